@@ -1,0 +1,3 @@
+"""podrail: every GPU pod its own rail, planned, made, verified and measured."""
+
+__version__ = "0.1.0"

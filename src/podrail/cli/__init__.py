@@ -1,0 +1,1 @@
+"""A thin skin: one file per verb."""

@@ -1,0 +1,1 @@
+"""The one seam to a machine: files, links and programs."""

@@ -1,0 +1,177 @@
+"""MemoryHost: a machine held as data. RecordedHost and TwinHost are made of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from podrail.host.seam import Ran
+
+Content = str | bytes | int
+"""The content of a file, or the errno that reading it gives."""
+
+Program = Ran | Callable[[Sequence[str]], Ran]
+"""A recorded run, or a model of the program."""
+
+_MAX_LINKS = 40  # the kernel's MAXSYMLINKS
+
+
+def _fail(code: int, path: str) -> OSError:
+    return OSError(code, os.strerror(code), path)
+
+
+class MemoryHost:
+    """Files, links and programs in dictionaries, walked as the kernel walks paths."""
+
+    def __init__(
+        self,
+        label: str,
+        files: Mapping[str, Content] | None = None,
+        links: Mapping[str, str] | None = None,
+        programs: Mapping[tuple[str, ...], Program] | None = None,
+    ) -> None:
+        self._label = label
+        self._files: dict[str, Content] = {}
+        self._links: dict[str, str] = {}
+        self._children: dict[str, set[str]] = {"/": set()}
+        self._programs: dict[tuple[str, ...], Program] = dict(programs or {})
+        for path, content in (files or {}).items():
+            self.put(path, content)
+        for path, target in (links or {}).items():
+            self.put_link(path, target)
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    # --- building -----------------------------------------------------------------------------
+
+    def put_dir(self, path: str) -> None:
+        """Make a directory and those above it."""
+        self._children.setdefault(path, set())
+        self._hang(path)
+
+    def _hang(self, path: str) -> None:
+        """Enter `path` in its parent, all the way up."""
+        while path not in ("", "/"):
+            above, _, name = path.rpartition("/")
+            siblings = self._children.setdefault(above or "/", set())
+            if name in siblings:
+                return
+            siblings.add(name)
+            path = above
+
+    def put(self, path: str, content: Content) -> None:
+        """Make or replace a file; an int is the errno that reading it raises."""
+        self._links.pop(path, None)
+        self._files[path] = content
+        self._hang(path)
+
+    def put_link(self, path: str, target: str) -> None:
+        """Make or replace a symbolic link."""
+        self._files.pop(path, None)
+        self._links[path] = target
+        self._hang(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, a link, or a directory with all below it."""
+        for name in tuple(self._children.get(path, ())):
+            self.remove(f"{path.rstrip('/')}/{name}")
+        self._children.pop(path, None)
+        self._files.pop(path, None)
+        self._links.pop(path, None)
+        above, _, name = path.rpartition("/")
+        self._children.get(above or "/", set()).discard(name)
+
+    def put_program(self, argv: Sequence[str], program: Program) -> None:
+        """What `run` answers to an argv, or to every argv that starts with it."""
+        self._programs[tuple(argv)] = program
+
+    def remove_program(self, argv: Sequence[str]) -> None:
+        """Uninstall a program."""
+        key = tuple(argv)
+        for known in [k for k in self._programs if k[: len(key)] == key]:
+            del self._programs[known]
+
+    # --- the seam -----------------------------------------------------------------------------
+
+    def read(self, path: str) -> str:
+        content = self._content(path)
+        return content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+
+    def read_bytes(self, path: str) -> bytes:
+        content = self._content(path)
+        return content if isinstance(content, bytes) else content.encode()
+
+    def write(self, path: str, text: str) -> None:
+        real = self.resolve(path)
+        if real in self._children:
+            raise _fail(errno.EISDIR, path)
+        self._files[real] = text
+
+    def entries(self, path: str) -> tuple[str, ...]:
+        real = self.resolve(path)
+        if real not in self._children:
+            raise _fail(errno.ENOTDIR, path)
+        return tuple(sorted(self._children[real]))
+
+    def readlink(self, path: str) -> str:
+        above, _, name = path.rpartition("/")
+        place = f"{self.resolve(above or '/').rstrip('/')}/{name}"
+        if place in self._links:
+            return self._links[place]
+        known = place in self._files or place in self._children
+        raise _fail(errno.EINVAL if known else errno.ENOENT, path)
+
+    def resolve(self, path: str) -> str:
+        if path in self._files or path in self._children:
+            return path
+        return self._walk(path)
+
+    def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Ran:
+        key = tuple(argv)
+        for length in range(len(key), 0, -1):
+            program = self._programs.get(key[:length])
+            if isinstance(program, Ran) and length < len(key):
+                continue
+            if program is not None:
+                return program if isinstance(program, Ran) else program(argv)
+        raise _fail(errno.ENOENT, key[0])
+
+    # --- paths --------------------------------------------------------------------------------
+
+    def _content(self, path: str) -> str | bytes:
+        real = self.resolve(path)
+        if real in self._children and real not in self._files:
+            raise _fail(errno.EISDIR, path)
+        content = self._files[real]
+        if isinstance(content, int):
+            raise _fail(content, path)
+        return content
+
+    def _walk(self, path: str) -> str:
+        """Follow every link of the path, as path_resolution(7) says."""
+        pending = [part for part in reversed(path.split("/")) if part]
+        place, followed = "", 0
+        while pending:
+            part = pending.pop()
+            if part == ".":
+                continue
+            if part == "..":
+                place = place.rpartition("/")[0]
+                continue
+            here = f"{place}/{part}"
+            if here not in self._links:
+                if here not in self._children and here not in self._files:
+                    raise _fail(errno.ENOENT, path)
+                place = here
+                continue
+            followed += 1
+            if followed > _MAX_LINKS:
+                raise _fail(errno.ELOOP, path)
+            target = self._links[here]
+            if target.startswith("/"):
+                place = ""
+            pending.extend(part for part in reversed(target.split("/")) if part)
+        return place or "/"

@@ -1,0 +1,1 @@
+"""What things are: manifests, inventory, plan, finding. No I/O."""

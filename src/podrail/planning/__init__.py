@@ -1,0 +1,1 @@
+"""Manifests × inventory → findings and Plan. Pure."""
