@@ -21,7 +21,9 @@ SCHEMA = "podrail/record/1"
 
 T = TypeVar("T")
 
-_KEEP_SERVER_ONLY = re.compile(r"^\s*(?:server|kind|apiVersion|clusters|- cluster|cluster):.*$", re.M)
+_KEEP_SERVER_ONLY = re.compile(
+    r"^\s*(?:server|kind|apiVersion|clusters|- cluster|cluster):.*$", re.M
+)
 _SECRET_FILES = ("kubelet.conf", "kubeconfig", "admin.conf")
 
 
@@ -56,7 +58,9 @@ class RecordingHost:
     def label(self) -> str:
         return self._host.label
 
-    def _note(self, into: dict[Any, Any], key: Any, ask: Callable[[], T], form: Callable[[T], Any]) -> T:
+    def _note(
+        self, into: dict[Any, Any], key: Any, ask: Callable[[], T], form: Callable[[T], Any]
+    ) -> T:
         try:
             answer = ask()
         except OSError as failure:
@@ -158,7 +162,9 @@ class RecordedHost:
 
     def read(self, path: str) -> str:
         answer = self._answer(self._files, path, path)
-        return answer if isinstance(answer, str) else self.read_bytes(path).decode("utf-8", "replace")
+        return (
+            answer if isinstance(answer, str) else self.read_bytes(path).decode("utf-8", "replace")
+        )
 
     def read_bytes(self, path: str) -> bytes:
         answer = self._answer(self._files, path, path)
@@ -204,7 +210,10 @@ class RecordedHost:
     def put_program(self, argv: Sequence[str], ran: Ran) -> None:
         """Change what a program answers."""
         self._programs[tuple(argv)] = {
-            "argv": list(argv), "rc": ran.rc, "stdout": ran.stdout, "stderr": ran.stderr,
+            "argv": list(argv),
+            "rc": ran.rc,
+            "stdout": ran.stdout,
+            "stderr": ran.stderr,
         }
 
     def remove_program(self, argv: Sequence[str]) -> None:

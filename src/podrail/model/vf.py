@@ -48,9 +48,7 @@ def pci_number(address: str) -> int:
     """`0000:3c:00.1` as the routing id with its domain above it; ValueError if it is none."""
     domain, bus, rest = address.split(":")
     device, function = rest.split(".")
-    return (
-        int(domain, 16) << 16 | int(bus, 16) << 8 | int(device, 16) << 3 | int(function, 16)
-    )
+    return int(domain, 16) << 16 | int(bus, 16) << 8 | int(device, 16) << 3 | int(function, 16)
 
 
 def pci_address(number: int) -> str:
