@@ -1,7 +1,8 @@
 """Dump and replay: RecordingHost notes every answer of a host, RecordedHost gives them again.
 
-A record holds what was asked and what came back, keyed by the very path or argv that was asked, errors
-included; no clock value and no secret is in it, so a replay is equal byte for byte and safe to mail.
+A record holds what was asked and what came back, errors included, keyed by the very path or argv
+that was asked. No clock value and no secret is in it, so a replay is equal byte for byte and a
+record is safe to mail.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class Iommu:
-    """`units` are the hardware units of /sys/class/iommu; `default` the domain type of most groups."""
+    """The units of /sys/class/iommu; `default` is the domain type most groups have."""
 
     units: tuple[str, ...]
     groups: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, overload
 
 
@@ -84,7 +85,8 @@ class _Hex(Sequence[Any]):
         return len(self._numbers)
 
     def __getitem__(self, at: Any) -> str:
-        return self._numbers[at].to_bytes(self._octets, "big").hex(":")
+        number: int = self._numbers[at]
+        return number.to_bytes(self._octets, "big").hex(":")
 
 
 class _Same(Sequence[Any]):
@@ -116,7 +118,7 @@ def _same(value: Any) -> _Same:
 
 def _run_of(numbers: Sequence[int], of: Any) -> Sequence[Any] | None:
     step = numbers[1] - numbers[0]
-    linear = all(b - a == step for a, b in zip(numbers, numbers[1:], strict=False))
+    linear = all(b - a == step for a, b in pairwise(numbers))
     return _Run(numbers[0], step, len(numbers), of) if linear else None
 
 
