@@ -1,0 +1,383 @@
+"""YAML read with the place of every key and value kept.
+
+Built from parser events instead of a ready-made loader, for three reasons: a finding must name line
+and column; the source text of a scalar must survive (`trust: on` arrives as a boolean); and hostile
+nesting or alias bombs must end in a message. Scalars get the types the API server would see, which
+is YAML 1.1 without its base-60 numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    Event,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceStartEvent,
+)
+
+from podrail.model.finding import LINT, Finding, Status, Subject, Where
+
+Path = tuple[str | int, ...]
+
+MAX_DEPTH = 64
+MAX_NODES = 200_000
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TRUE = {"yes", "true", "on"}
+_BOOLEAN = re.compile(r"^(?:yes|no|true|false|on|off)$", re.IGNORECASE)
+_INTEGER = re.compile(r"^[-+]?(?:0x[0-9a-fA-F_]+|0b[01_]+|0o?[0-7_]+|[1-9][0-9_]*|0)$")
+_FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
+_NULL = {"", "~", "null", "Null", "NULL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """Where a scalar stands and how it was written."""
+
+    line: int
+    column: int
+    text: str
+    style: str | None
+
+
+@dataclass(slots=True)
+class Document:
+    """One YAML document: its data and where each part of it stands."""
+
+    file: str
+    data: Any = None
+    keys: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    values: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    scalars: dict[Path, Scalar] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    first_line: int = 0
+
+    def where(self, path: Path, *, key: bool = False) -> Where:
+        """The place of a value (or of its key), or of the nearest thing above it."""
+        text = dotted(path)
+        at = path
+        while True:
+            place = (self.keys.get(at) if key else None) or self.values.get(at)
+            if place is not None or not at:
+                line, column = place or (self.first_line + 1, 1)
+                return Where(self.file, line, column, text)
+            at, key = at[:-1], True
+
+    def source(self, path: Path) -> str | None:
+        """A scalar as it was written, without quotes; None for anything else."""
+        scalar = self.scalars.get(path)
+        return scalar.text if scalar else None
+
+    def quoted(self, path: Path) -> bool:
+        """Whether a scalar was written in quotes or as a block."""
+        scalar = self.scalars.get(path)
+        return scalar is not None and scalar.style is not None
+
+    def embedded(self, path: Path) -> tuple[Document | None, Finding | None]:
+        """The document inside a string value, such as the JSON of `ipam`."""
+        scalar = self.scalars[path]
+        line, column = self._inner_start(scalar)
+        pad = "\n" * (line - 1)
+        documents, findings = parse(pad + scalar.text, self.file)
+        if findings or len(documents) > 1:
+            return None, findings[0] if findings else None
+        inner = documents[0] if documents else Document(self.file)
+        _shift(inner, column)
+        return inner, None
+
+    def _inner_start(self, scalar: Scalar) -> tuple[int, int]:
+        """Line of the first character of the content, and its indentation."""
+        if scalar.style not in ("|", ">"):
+            return scalar.line, scalar.column - 1 + (scalar.style is not None)
+        at = scalar.line - self.first_line
+        following = self.lines[at] if at < len(self.lines) else ""
+        return scalar.line + 1, len(following) - len(following.lstrip())
+
+
+def _shift(document: Document, columns: int) -> None:
+    for places in (document.keys, document.values):
+        for path, (line, column) in places.items():
+            places[path] = (line, column + columns)
+
+
+def dotted(path: Path) -> str:
+    """`spec.nicSelector.pfNames[0]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def scalar_value(text: str) -> Any:
+    """The type a plain scalar has for the API server."""
+    if text in _NULL:
+        return None
+    if _BOOLEAN.match(text):
+        return text.lower() in _TRUE
+    if _INTEGER.match(text):
+        return _integer(text.replace("_", ""))
+    if _FLOAT.match(text):
+        return float(text.replace("_", ""))
+    return text
+
+
+def _integer(text: str) -> int:
+    digits = text.lstrip("+-")
+    sign = -1 if text.startswith("-") else 1
+    legacy_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    return sign * (int(digits, 8) if legacy_octal else int(digits, 0))
+
+
+class _TooMuch(Exception):
+    """Nesting or aliases beyond what any manifest needs."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection being read."""
+
+    value: Any
+    path: Path
+    key: str | None = None
+    anchor: str | None = None
+    merges: list[Any] = field(default_factory=list)
+
+    @property
+    def wants_key(self) -> bool:
+        return isinstance(self.value, dict) and self.key is None
+
+
+class _Builder:
+    """Events of one document → Document."""
+
+    def __init__(self, document: Document, findings: list[Finding]) -> None:
+        self.document = document
+        self.findings = findings
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.nodes = 0
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, CollectionEndEvent):
+            self._close()
+        elif isinstance(event, ScalarEvent):
+            self._scalar(event)
+        elif isinstance(event, AliasEvent):
+            self._alias(event)
+        elif isinstance(event, MappingStartEvent):
+            self._open(event, {})
+        elif isinstance(event, SequenceStartEvent):
+            self._open(event, [])
+
+    def _count(self, nodes: int = 1) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
+            raise _TooMuch
+
+    def _path(self) -> Path:
+        """Where the next value goes."""
+        if not self.stack:
+            return ()
+        top = self.stack[-1]
+        part = top.key if isinstance(top.value, dict) else len(top.value)
+        return (*top.path, "" if part is None else part)
+
+    def _at(self, event: Event) -> tuple[int, int]:
+        mark = event.start_mark
+        assert mark is not None
+        return mark.line + 1 + self.document.first_line, mark.column + 1
+
+    def _open(self, event: NodeEvent, value: Any) -> None:
+        self._count()
+        if self.stack and self.stack[-1].wants_key:
+            self.stack[-1].key = "?"  # a collection as a key: JSON has none, keep reading
+        path = self._path()
+        self.document.values[path] = self._at(event)
+        self.stack.append(_Open(value, path, anchor=event.anchor))
+
+    def _close(self) -> None:
+        done = self.stack.pop()
+        for merged in done.merges:
+            for key, value in merged.items() if isinstance(merged, dict) else ():
+                done.value.setdefault(key, value)
+        if done.anchor:
+            self.anchors[done.anchor] = (done.value, self.nodes)
+        self._place(done.value)
+
+    def _scalar(self, event: ScalarEvent) -> None:
+        self._count()
+        if self.stack and self.stack[-1].wants_key:
+            self._key(event)
+            return
+        path, (line, column) = self._path(), self._at(event)
+        style = event.style or None
+        plain = style is None and event.tag is None
+        value = scalar_value(event.value) if plain else event.value
+        self.document.values[path] = (line, column)
+        self.document.scalars[path] = Scalar(line, column, event.value, style)
+        if event.anchor:
+            self.anchors[event.anchor] = (value, 1)
+        self._place(value)
+
+    def _key(self, event: ScalarEvent) -> None:
+        top = self.stack[-1]
+        top.key = event.value
+        path = (*top.path, event.value)
+        if event.value in top.value:
+            self._duplicate(event, path)
+        self.document.keys[path] = self._at(event)
+
+    def _duplicate(self, event: ScalarEvent, path: Path) -> None:
+        first, again = self.document.keys[path], self._at(event)
+        self.findings.append(
+            Finding(
+                id="yaml.duplicate-key",
+                layer=LINT,
+                subject=Subject("file", self.document.file),
+                status=Status.FAIL,
+                actual=f"`{event.value}` stands on line {first[0]} and again on line {again[0]}",
+                expected="each key once",
+                why="only one of the two survives; strict validation refuses the document",
+                fix=f"delete one of the two `{event.value}`",
+                where=Where(self.document.file, *again, dotted(path)),
+            )
+        )
+
+    def _alias(self, event: AliasEvent) -> None:
+        if event.anchor not in self.anchors:
+            raise _TooMuch  # refers to a collection that is still open: it would contain itself
+        value, nodes = self.anchors[event.anchor]
+        self._count(nodes)
+        self.document.values[self._path()] = self._at(event)
+        self._place(value)
+
+    def _place(self, value: Any) -> None:
+        if not self.stack:
+            self.document.data = value
+            return
+        top = self.stack[-1]
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key == "<<":
+            top.merges.extend(value if isinstance(value, list) else [value])
+            top.key = None
+        else:
+            top.value[top.key] = value
+            top.key = None
+
+
+def _split(text: str) -> Iterator[tuple[int, str]]:
+    """Documents with the line each starts on; `---` in column 0 always ends one (YAML 1.1 §9.1)."""
+    start, held = 0, list[str]()
+    for number, line in enumerate(text.split("\n")):
+        if line.startswith("---") and (len(line) == 3 or line[3] in " \t\r"):
+            yield start, "\n".join(held)
+            start, held = number, [line[3:]]
+        else:
+            held.append(line)
+    yield start, "\n".join(held)
+
+
+def parse(text: str, file: str) -> tuple[list[Document], list[Finding]]:
+    """Every document of a file; one that cannot be read becomes a finding, the others count."""
+    documents: list[Document] = []
+    findings: list[Finding] = []
+    for first_line, part in _split(text):
+        document = Document(file, lines=part.split("\n"), first_line=first_line)
+        problem = _read(part, document, findings)
+        if problem is not None:
+            findings.append(problem)
+        elif document.data is not None:
+            documents.append(document)
+    return documents, findings
+
+
+def _read(part: str, document: Document, findings: list[Finding]) -> Finding | None:
+    builder = _Builder(document, findings)
+    try:
+        for event in yaml.parse(part, Loader=_LOADER):
+            builder.feed(event)
+    except yaml.MarkedYAMLError as wrong:
+        return _syntax(document, wrong)
+    except (yaml.YAMLError, ValueError) as wrong:
+        return _unreadable(document, str(wrong).splitlines()[0])
+    except _TooMuch:
+        return _unreadable(
+            document, f"nested deeper than {MAX_DEPTH} or larger than {MAX_NODES} nodes"
+        )
+    return None
+
+
+def _unreadable(document: Document, actual: str) -> Finding:
+    return Finding(
+        id="yaml.syntax",
+        layer=LINT,
+        subject=Subject("file", document.file),
+        status=Status.FAIL,
+        actual=actual,
+        expected="a YAML document",
+        why="nothing in this document can be checked or applied",
+        fix="write the document as plain YAML text",
+        where=Where(document.file, document.first_line + 1, 1),
+    )
+
+
+def _syntax(document: Document, wrong: yaml.MarkedYAMLError) -> Finding:
+    mark = wrong.problem_mark or wrong.context_mark
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    actual, fix = _explain(document.lines, line, wrong.problem or "unreadable")
+    return Finding(
+        id="yaml.syntax",
+        layer=LINT,
+        subject=Subject("file", document.file),
+        status=Status.FAIL,
+        actual=actual,
+        expected="a YAML document",
+        why="nothing in this document can be checked or applied",
+        fix=fix,
+        where=Where(document.file, document.first_line + line + 1, column + 1),
+    )
+
+
+def _explain(lines: list[str], at: int, problem: str) -> tuple[str, str]:
+    """The two mistakes behind most broken manifests, in the operator's words."""
+    placeholder = next((n for n in (at, at - 1) if _opens_brace(lines, n)), None)
+    if placeholder is not None:
+        found = lines[placeholder].split(":", 1)[1].strip()
+        return (
+            f"`{found}`: a value that begins with {{ opens a flow mapping ({problem})",
+            "replace the {PLACEHOLDER} with the real value, or put the value in quotes",
+        )
+    indent, before = _indent(lines, at), _indent_before(lines, at)
+    if indent is not None and before is not None and indent != before:
+        return (
+            f"this line is indented by {indent}, the keys before it by {before} ({problem})",
+            f"indent it by {before} like its siblings, or deeper if it belongs to the key above",
+        )
+    return problem, "check indentation, colons and quotes around this line"
+
+
+def _opens_brace(lines: list[str], at: int) -> bool:
+    return 0 <= at < len(lines) and re.match(r"^[\s-]*[\w.-]+:\s+\{\w+\}\S", lines[at]) is not None
+
+
+def _indent(lines: list[str], at: int) -> int | None:
+    if not 0 <= at < len(lines) or not lines[at].strip():
+        return None
+    return len(lines[at]) - len(lines[at].lstrip())
+
+
+def _indent_before(lines: list[str], at: int) -> int | None:
+    """The indentation of the nearest line above that is not a comment."""
+    above = (n for n in range(at - 1, -1, -1) if lines[n].strip() and lines[n].strip()[0] != "#")
+    nearest = next(above, None)
+    return None if nearest is None else _indent(lines, nearest)
