@@ -1,1 +1,87 @@
-"""A thin skin: one file per verb."""
+"""A thin skin: one file per verb, loaded only when that verb is called.
+
+`podrail --help` may cost six bare interpreter starts, so this module imports click alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from podrail import __version__
+from podrail.model.errors import PodrailError
+
+VERBS = {
+    "discover": "What this machine is: NICs, VFs, RDMA, GPUs and how they hang together.",
+    "lint": "What is wrong in manifests, and the fix. Needs no machine.",
+    "plan": "What manifests would change on a machine, why, and what that disturbs.",
+    "size": "How many VFs and addresses a pool needs, and which limit binds.",
+    "up": "The whole story on this machine, on a twin; never a real NIC.",
+}
+
+
+class _Said(click.ClickException):
+    """A podrail error in click's clothes: one message, the error's own exit code."""
+
+    def __init__(self, error: PodrailError) -> None:
+        super().__init__(str(error))
+        self.exit_code = error.exit_code
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"podrail: {self.message}", err=True)
+
+
+class Verbs(click.Group):
+    """A group that knows its verbs by name and loads one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"podrail.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PodrailError as error:
+            raise _Said(error) from error
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 good, 1 a finding failed (lint: warnings only), 2 usage, "
+    "3 invalid manifest, 4 could not measure, 5 refused.",
+)
+@click.version_option(__version__, message="podrail %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """podrail gives every GPU pod its own rail, a hardware VF with RDMA, and proves it.
+
+    \b
+    Example:
+      podrail lint -f policy.yaml -f network.yaml
+      podrail plan -f policy.yaml --host twin:roce-cx6
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> None:
+    """The `podrail` program."""
+    try:
+        cli.main(prog_name="podrail", standalone_mode=True)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of a pipe went away; nothing is left to say
+        sys.exit(141)

@@ -85,28 +85,29 @@ class Document:
     def embedded(self, path: Path) -> tuple[Document | None, Finding | None]:
         """The document inside a string value, such as the JSON of `ipam`."""
         scalar = self.scalars[path]
-        line, column = self._inner_start(scalar)
-        pad = "\n" * (line - 1)
-        documents, findings = parse(pad + scalar.text, self.file)
-        if findings or len(documents) > 1:
-            return None, findings[0] if findings else None
-        inner = documents[0] if documents else Document(self.file)
-        _shift(inner, column)
+        line, _ = self.inner_place(path, 1, 1)
+        inner = Document(self.file, lines=scalar.text.split("\n"), first_line=line - 1)
+        findings: list[Finding] = []
+        problem = _read(scalar.text, inner, findings)
+        if problem is not None or findings:
+            return None, problem or findings[0]
+        for places in (inner.keys, inner.values):
+            for at, (row, column) in places.items():
+                places[at] = self.inner_place(path, row - line + 1, column)
         return inner, None
 
-    def _inner_start(self, scalar: Scalar) -> tuple[int, int]:
-        """Line of the first character of the content, and its indentation."""
-        if scalar.style not in ("|", ">"):
-            return scalar.line, scalar.column - 1 + (scalar.style is not None)
-        at = scalar.line - self.first_line
-        following = self.lines[at] if at < len(self.lines) else ""
-        return scalar.line + 1, len(following) - len(following.lstrip())
+    def inner_place(self, path: Path, line: int, column: int) -> tuple[int, int]:
+        """Line and column in the file of a place in the text of a string value."""
+        scalar = self.scalars[path]
+        if scalar.style in ("|", ">"):
+            return scalar.line + line, column + self._block_indent(scalar)
+        start = scalar.column - 1 + (scalar.style is not None) if line == 1 else 0
+        return scalar.line + line - 1, column + start
 
-
-def _shift(document: Document, columns: int) -> None:
-    for places in (document.keys, document.values):
-        for path, (line, column) in places.items():
-            places[path] = (line, column + columns)
+    def _block_indent(self, scalar: Scalar) -> int:
+        below = self.lines[scalar.line - self.first_line :]
+        first = next((row for row in below if row.strip()), "")
+        return len(first) - len(first.lstrip())
 
 
 def dotted(path: Path) -> str:
@@ -124,21 +125,28 @@ def scalar_value(text: str) -> Any:
     if _BOOLEAN.match(text):
         return text.lower() in _TRUE
     if _INTEGER.match(text):
-        return _integer(text.replace("_", ""))
+        return _integer(text)
     if _FLOAT.match(text):
         return float(text.replace("_", ""))
     return text
 
 
-def _integer(text: str) -> int:
-    digits = text.lstrip("+-")
+def _integer(text: str) -> int | str:
+    digits = text.replace("_", "").lstrip("+-")
     sign = -1 if text.startswith("-") else 1
     legacy_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    return sign * (int(digits, 8) if legacy_octal else int(digits, 0))
+    try:
+        return sign * (int(digits, 8) if legacy_octal else int(digits, 0))
+    except ValueError:  # `0x_`, or more digits than Python converts
+        return text
 
 
-class _TooMuch(Exception):
-    """Nesting or aliases beyond what any manifest needs."""
+class _Refused(Exception):
+    """Something no manifest needs and JSON cannot say."""
+
+
+_TOO_MUCH = f"nested deeper than {MAX_DEPTH} or larger than {MAX_NODES} nodes"
+_ODD_KEY = "a list, a mapping or an alias stands where a key should"
 
 
 @dataclass(slots=True)
@@ -147,6 +155,8 @@ class _Open:
 
     value: Any
     path: Path
+    before: int
+    """Nodes counted before it."""
     key: str | None = None
     anchor: str | None = None
     merges: list[Any] = field(default_factory=list)
@@ -181,7 +191,7 @@ class _Builder:
     def _count(self, nodes: int = 1) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
-            raise _TooMuch
+            raise _Refused(_TOO_MUCH)
 
     def _path(self) -> Path:
         """Where the next value goes."""
@@ -199,10 +209,10 @@ class _Builder:
     def _open(self, event: NodeEvent, value: Any) -> None:
         self._count()
         if self.stack and self.stack[-1].wants_key:
-            self.stack[-1].key = "?"  # a collection as a key: JSON has none, keep reading
+            raise _Refused(_ODD_KEY)
         path = self._path()
         self.document.values[path] = self._at(event)
-        self.stack.append(_Open(value, path, anchor=event.anchor))
+        self.stack.append(_Open(value, path, self.nodes - 1, anchor=event.anchor))
 
     def _close(self) -> None:
         done = self.stack.pop()
@@ -210,7 +220,7 @@ class _Builder:
             for key, value in merged.items() if isinstance(merged, dict) else ():
                 done.value.setdefault(key, value)
         if done.anchor:
-            self.anchors[done.anchor] = (done.value, self.nodes)
+            self.anchors[done.anchor] = (done.value, self.nodes - done.before)
         self._place(done.value)
 
     def _scalar(self, event: ScalarEvent) -> None:
@@ -254,7 +264,11 @@ class _Builder:
 
     def _alias(self, event: AliasEvent) -> None:
         if event.anchor not in self.anchors:
-            raise _TooMuch  # refers to a collection that is still open: it would contain itself
+            raise _Refused(
+                f"`*{event.anchor}` refers to nothing before it, or to what it is part of"
+            )
+        if self.stack and self.stack[-1].wants_key:
+            raise _Refused(_ODD_KEY)
         value, nodes = self.anchors[event.anchor]
         self._count(nodes)
         self.document.values[self._path()] = self._at(event)
@@ -276,12 +290,14 @@ class _Builder:
 
 
 def _split(text: str) -> Iterator[tuple[int, str]]:
-    """Documents with the line each starts on; `---` in column 0 always ends one (YAML 1.1 §9.1)."""
+    """Documents with the line each starts on; `---` or `...` ends one (YAML 1.1 §9.1)."""
     start, held = 0, list[str]()
     for number, line in enumerate(text.split("\n")):
-        if line.startswith("---") and (len(line) == 3 or line[3] in " \t\r"):
+        if line.startswith(("---", "...")) and (len(line) == 3 or line[3] in " \t\r"):
             yield start, "\n".join(held)
-            start, held = number, [line[3:]]
+            start, held = number, ["   " + line[3:]]
+        elif line.startswith("%") and not any(row.strip() for row in held):
+            held.append("")  # a directive: it belongs to the `---` below it
         else:
             held.append(line)
     yield start, "\n".join(held)
@@ -308,12 +324,8 @@ def _read(part: str, document: Document, findings: list[Finding]) -> Finding | N
             builder.feed(event)
     except yaml.MarkedYAMLError as wrong:
         return _syntax(document, wrong)
-    except (yaml.YAMLError, ValueError) as wrong:
+    except (yaml.YAMLError, ValueError, _Refused) as wrong:
         return _unreadable(document, str(wrong).splitlines()[0])
-    except _TooMuch:
-        return _unreadable(
-            document, f"nested deeper than {MAX_DEPTH} or larger than {MAX_NODES} nodes"
-        )
     return None
 
 

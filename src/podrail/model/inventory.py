@@ -122,6 +122,8 @@ class Pf:
     link_type: str = "eth"
     fabric: str | None = None
     state: str | None = None
+    """Operational state as the kernel words it: UP, DOWN, LOWERLAYERDOWN …"""
+    admin_up: bool | None = None
     speed: int | None = None
     """Mb/s, as the kernel reports it; None without carrier."""
     mtu: int | None = None

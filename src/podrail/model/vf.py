@@ -75,17 +75,17 @@ class _Run(Sequence[Any]):
 class _Hex(Sequence[Any]):
     """MACs or GUIDs as eight-byte integers."""
 
-    __slots__ = ("_numbers", "_octets")
+    __slots__ = ("_octets", "numbers")
 
     def __init__(self, values: Sequence[str]) -> None:
         self._octets = len(values[0].split(":"))
-        self._numbers = array("Q", (int(v.replace(":", ""), 16) for v in values))
+        self.numbers = array("Q", (int(v.replace(":", ""), 16) for v in values))
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self.numbers)
 
     def __getitem__(self, at: Any) -> str:
-        number: int = self._numbers[at]
+        number: int = self.numbers[at]
         return number.to_bytes(self._octets, "big").hex(":")
 
 
@@ -149,6 +149,10 @@ def _pack(name: str, values: Sequence[Any]) -> Sequence[Any]:
     return key
 
 
+def _is_many(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
 class VfTable(Sequence[Vf]):
     """The VFs of one PF, in order of index."""
 
@@ -182,6 +186,39 @@ class VfTable(Sequence[Vf]):
     def uniform(self, name: str) -> bool:
         """Whether all VFs agree on this field."""
         return not self._count or isinstance(self._columns[_COLUMNS.index(name)], _Same)
+
+    def shape(self, *names: str) -> tuple[Any, ...] | None:
+        """A key that equal columns share; None where a column is this table's alone."""
+        if not self._count:
+            return ()
+        columns = tuple(self._columns[_COLUMNS.index(name)] for name in names)
+        if any(isinstance(c, _Hex | _Run) for c in columns):
+            return None
+        return (self._count, *columns)
+
+    def has_zero_guid(self) -> bool:
+        """Whether any VF still has the all-zero GUID it is born with."""
+        if not self._count:
+            return False
+        packed = self._columns[_COLUMNS.index("guid")]
+        if isinstance(packed, _Hex):
+            return 0 in packed.numbers
+        found = {packed[0]} if isinstance(packed, _Same) else set(packed)
+        return any(g is not None and not g.replace(":", "").strip("0") for g in found)
+
+    @classmethod
+    def from_columns(cls, count: int, **columns: Any) -> VfTable:
+        """A table from ready columns: a sequence of `count` values, or one value for all."""
+        table = cls()
+        table._count = count
+        columns.setdefault("index", range(count))
+        table._columns = tuple(
+            _pack(name, list(columns[name]))
+            if _is_many(columns.get(name))
+            else _same(columns.get(name))
+            for name in _COLUMNS
+        )
+        return table
 
     def __len__(self) -> int:
         return self._count

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from podrail.model.cutting import Left
 from podrail.model.document import Document, Path, dotted
 from podrail.model.finding import LINT, Finding, Status, Subject
 
-_ROUNDS = 4
+_ROUNDS = 10
 
 
 class Wire(BaseModel):
@@ -55,6 +56,12 @@ class Object(Wire):
     metadata: Metadata
 
 
+class OpenObject(Object):
+    """An object of which podrail reads a few fields; what else it says is upstream's business."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """An object's place: its document and the path to it inside."""
@@ -62,6 +69,8 @@ class Place:
     document: Document
     base: Path
     subject: Subject
+    was: Path = ()
+    """The place of a fault below `base`, as it was written."""
 
 
 def validate(model: type[M], data: Any, place: Place) -> tuple[M | None, list[Finding]]:
@@ -71,75 +80,41 @@ def validate(model: type[M], data: Any, place: Place) -> tuple[M | None, list[Fi
     know, so that one slip does not hide the others. None when too little is left.
     """
     findings: list[Finding] = []
-    seen: set[tuple[Any, ...]] = set()
-    data = copy.deepcopy(data)
+    left = Left(copy.deepcopy(data))
     for _ in range(_ROUNDS):
         try:
-            return model.model_validate(data), findings
+            return model.model_validate(left.data), findings
         except ValidationError as wrong:
-            errors = wrong.errors(include_url=False)
-        for error in errors:
-            if error["loc"] not in seen:
-                seen.add(error["loc"])
-                findings.append(_finding(model, data, error, place))
-        if not all(_cut(data, _real_path(data, e["loc"])) for e in errors):
-            return None, findings
+            faults = left.faults(wrong.errors(include_url=False))
+        findings.extend(
+            _finding(model, left.data, path, errors, replace(place, was=left.was(path)))
+            for path, errors in faults.items()
+            if left.was(path) not in left.gone
+        )
+        if not left.cut(faults):
+            break
     return None, findings
-
-
-def _cut(data: Any, path: Path) -> bool:
-    """Remove one value; False when it is required or not there."""
-    if not path:
-        return False
-    for part in path[:-1]:
-        data = data[part]
-    last = path[-1]
-    if isinstance(data, dict) and last in data:
-        del data[last]
-        return True
-    if isinstance(data, list) and isinstance(last, int) and last < len(data):
-        data[last] = None
-        return data.count(None) < len(data)
-    return False
-
-
-def _has(data: Any, part: str | int) -> bool:
-    if isinstance(data, list):
-        return isinstance(part, int) and part < len(data)
-    return isinstance(data, Mapping) and part in data
-
-
-def _real_path(data: Any, loc: Sequence[str | int]) -> Path:
-    """pydantic's location without the union branches it mixes in."""
-    path: list[str | int] = []
-    for part in loc:
-        if _has(data, part):
-            data = data[part]
-        elif part is not loc[-1] or isinstance(data, list | str | int | float | bool):
-            continue
-        path.append(part)
-    return tuple(path)
 
 
 # --- errors → findings ------------------------------------------------------------------------
 
 
-def _finding(model: type[Wire], data: Any, error: ErrorDetails, place: Place) -> Finding:
-    path = _real_path(data, error["loc"])
-    if error["type"] == "extra_forbidden":
+def _finding(
+    model: type[Wire], data: Any, path: Path, errors: Sequence[ErrorDetails], place: Place
+) -> Finding:
+    if errors[0]["type"] == "extra_forbidden":
         return _unknown_key(model, path, place)
-    if error["type"] == "missing":
-        return _missing(model, path, data, place)
-    return _bad_value(path, error, place)
+    if errors[0]["type"] == "missing":
+        return _missing(path, data, place)
+    return _bad_value(errors, place)
 
 
 def _make(
-    id: str, place: Place, path: Path, *, actual: str, expected: str, why: str, fix: str,
-    key: bool = False,
-) -> Finding:  # fmt: skip
+    id: str, place: Place, *, actual: str, expected: str, why: str, fix: str, key: bool = False
+) -> Finding:
     return Finding(
         id, LINT, place.subject, Status.FAIL, actual, expected, why, fix,
-        where=place.document.where((*place.base, *path), key=key),
+        where=place.document.where((*place.base, *place.was), key=key),
     )  # fmt: skip
 
 
@@ -150,21 +125,19 @@ _PRUNED = (
 
 
 def _unknown_key(model: type[Wire], path: Path, place: Place) -> Finding:
-    *parent, key = path
-    above = dotted(tuple(parent)) or "the top level"
-    siblings = _names(_at(model, tuple(parent)))
-    homes = _homes(model, str(key))
-    if homes:
-        home = dotted(homes[0]) or "the top level"
+    key, above = str(path[-1]), dotted(place.was[:-1]) or "the top level"
+    siblings = _names(_at(model, path[:-1]))
+    home = _home(model, key, path[:-1])
+    if home is not None:
+        there = dotted(home) or "the top level"
         return _make(
-            "schema.misplaced-key", place, path, key=True,
-            actual=f"`{key}` stands under `{above}`",
-            expected=f"`{key}` belongs to `{home}`",
-            why=_PRUNED, fix=f"move `{key}` under `{home}`",
+            "schema.misplaced-key", place, key=True,
+            actual=f"`{key}` stands under `{above}`", expected=f"`{key}` belongs to `{there}`",
+            why=_PRUNED, fix=f"move `{key}` under `{there}`",
         )  # fmt: skip
-    near = _nearest(str(key), siblings)
+    near = _nearest(key, siblings)
     return _make(
-        "schema.unknown-key", place, path, key=True,
+        "schema.unknown-key", place, key=True,
         actual=f"`{key}` under `{above}`",
         expected=f"`{near}`" if near else f"one of {', '.join(siblings) or 'no keys'}",
         why=_PRUNED,
@@ -172,38 +145,44 @@ def _unknown_key(model: type[Wire], path: Path, place: Place) -> Finding:
     )  # fmt: skip
 
 
-def _missing(model: type[Wire], path: Path, data: Any, place: Place) -> Finding:
+def _missing(path: Path, data: Any, place: Place) -> Finding:
     *parent, key = path
     here = data
     for part in parent:
         here = here[part]
     near = _nearest(str(key), list(here)) if isinstance(here, dict) else None
-    fix = f"rename `{near}` to `{key}`" if near else f"add `{key}`"
     return _make(
-        "schema.missing", place, path,
-        actual=f"no `{key}` under `{dotted(tuple(parent)) or 'the top level'}`",
-        expected=f"`{key}`, which is required", why="the API server refuses the object", fix=fix,
+        "schema.missing", place,
+        actual=f"no `{key}` under `{dotted(place.was[:-1]) or 'the top level'}`",
+        expected=f"`{key}`, which is required", why="the API server refuses the object",
+        fix=f"rename `{near}` to `{key}`" if near else f"add `{key}`",
     )  # fmt: skip
 
 
-def _bad_value(path: Path, error: ErrorDetails, place: Place) -> Finding:
-    full = (*place.base, *path)
-    found, source = error["input"], place.document.source(full)
-    wants_text = error["type"] in ("string_type", "literal_error")
+def _bad_value(errors: Sequence[ErrorDetails], place: Place) -> Finding:
+    full = (*place.base, *place.was)
+    found, source = errors[0]["input"], place.document.source(full)
+    wants_text = len(errors) == 1 and errors[0]["type"] in ("string_type", "literal_error")
     trap = wants_text and isinstance(found, bool | int | float) and source is not None
-    if not trap or place.document.quoted(full):
-        return _make(
-            "schema.value", place, path, actual=_show(found), expected=_expected(error),
-            why="the API server refuses the object",
-            fix=f"set `{dotted(path)}` to {_expected(error)}",
-        )  # fmt: skip
-    kind = "a boolean" if isinstance(found, bool) else "a number"
+    if trap and not place.document.quoted(full):
+        return _trap(found, str(source), place)
+    expected = " or ".join(dict.fromkeys(_expected(error) for error in errors))
     return _make(
-        "yaml.boolean-trap" if isinstance(found, bool) else "yaml.number-trap", place, path,
-        actual=f"`{source}` without quotes, which YAML reads as {kind}",
+        "schema.value", place, actual=_show(found), expected=expected,
+        why="the API server refuses the object",
+        fix=f"set `{dotted(place.was)}` to {expected}" if place.was else f"write {expected}",
+    )  # fmt: skip
+
+
+def _trap(found: Any, source: str, place: Place) -> Finding:
+    boolean, key = isinstance(found, bool), place.was[-1] if place.was else ""
+    return _make(
+        "yaml.boolean-trap" if boolean else "yaml.number-trap", place,
+        actual=f"`{source}` without quotes, which YAML reads as "
+        f"{'a boolean' if boolean else 'a number'}",
         expected=f'the text "{source}"',
         why="the API server wants a string here and refuses the object",
-        fix=f'write {path[-1] if path else ""}: "{source}"',
+        fix=f'write "{source}" with quotes' if isinstance(key, int) else f'write {key}: "{source}"',
     )  # fmt: skip
 
 
@@ -260,6 +239,16 @@ def _fields(model: type[Wire]) -> dict[str, tuple[type[Wire], ...]]:
     }
 
 
+def wire_names(model: type[Wire]) -> set[str]:
+    """Every key a model and the models below it know."""
+    names: set[str] = set()
+    for name, below in _fields(model).items():
+        names.add(name)
+        for inner in below:
+            names |= wire_names(inner)
+    return names
+
+
 def _names(models: Sequence[type[Wire]]) -> list[str]:
     return sorted({name for model in models for name in _fields(model)})
 
@@ -282,6 +271,18 @@ def _homes(model: type[Wire], key: str, above: Path = ()) -> list[Path]:
         for inner in below:
             found.extend(_homes(inner, key, (*above, name)))
     return sorted(found, key=len)
+
+
+def _home(model: type[Wire], key: str, above: Path) -> Path | None:
+    """Where a key that stands under `above` belongs: the nearest place that knows it."""
+    here = tuple(part for part in above if isinstance(part, str))
+
+    def steps(home: Path) -> int:
+        shared = next((n for n, (a, b) in enumerate(zip(here, home, strict=False)) if a != b), None)
+        common = min(len(here), len(home)) if shared is None else shared
+        return len(here) + len(home) - 2 * common
+
+    return min(_homes(model, key), key=steps, default=None)
 
 
 def _nearest(key: str, names: Sequence[str]) -> str | None:

@@ -1,0 +1,46 @@
+"""`podrail lint`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from podrail.cli.shared import (
+    counts,
+    echo_findings,
+    echo_json,
+    lint_exit,
+    manifest_option,
+    output_option,
+    read_manifests,
+)
+from podrail.model.bundle import read
+from podrail.model.finding import Report
+from podrail.planning.lint import lint
+
+
+@click.command()
+@manifest_option()
+@output_option("json")
+def command(paths: list[str], output: str) -> None:
+    """What is wrong in manifests, and the fix. Needs no machine.
+
+    Manifests given together are judged together: a pod against its network, a network against its
+    policy, a pool against the VFs that will draw from it. Other kinds pass untouched.
+
+    \b
+    Example:
+      podrail lint -f policy.yaml -f network.yaml -f pod.yaml
+      kubectl get sriovnetworks -A -o yaml | podrail lint -f -
+    """
+    bundle = read(read_manifests(paths))
+    findings = lint(bundle)
+    if output == "json":
+        declared = len(bundle.resources)
+        echo_json(Report(findings, declared, declared).to_json())
+    else:
+        echo_findings(findings)
+        known = sum(resource.model is not None for resource in bundle.resources)
+        click.echo(f"{len(bundle.resources)} objects, {known} judged: {counts(findings)}")
+    sys.exit(lint_exit(findings))

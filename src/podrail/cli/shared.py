@@ -1,0 +1,173 @@
+"""What the verbs share: options, reading manifests, opening hosts, printing findings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from podrail.host.open import open_host
+from podrail.host.seam import Host
+from podrail.model.errors import UsageError
+from podrail.model.finding import Finding, Status
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+def output_option(*formats: str) -> Callable[[F], F]:
+    """`-o`, with text first."""
+    return click.option(
+        "-o", "--output", type=click.Choice(["text", *formats]), default="text",
+        show_default=True, help="How to print the result.",
+    )  # fmt: skip
+
+
+def host_options(*, many: bool) -> Callable[[F], F]:
+    """`--host`, `--fault` and `--label`."""
+
+    def decorate(function: F) -> F:
+        again = "; repeat for several machines" if many else ""
+        for option in (
+            click.option(
+                "--label", "labels", multiple=True, metavar="KEY=VALUE",
+                help="Add a node label, as a cluster would have set it.",
+            ),
+            click.option(
+                "--fault", "faults", multiple=True, metavar="FILE", type=click.Path(),
+                help="Change a twin or a record before looking at it.",
+            ),
+            click.option(
+                "--host", "hosts" if many else "host", multiple=many, metavar="HOST",
+                default=["local"] if many else "local", show_default="local",
+                help=f"local, a record FILE, or twin:NAME{again}.",
+            ),
+        ):  # fmt: skip
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def manifest_option(*, required: bool = True) -> Callable[[F], F]:
+    """`-f`."""
+    return click.option(
+        "-f", "--file", "paths", multiple=True, required=required, metavar="PATH",
+        help="A manifest, a directory of them, or - for standard input; repeatable.",
+    )  # fmt: skip
+
+
+def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """`k=v` pairs, with the offender named."""
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--label {pair!r} is not KEY=VALUE, for example --label pool=gpu")
+        labels[key] = value
+    return labels
+
+
+def opened(spec: str, faults: Sequence[str], labels: Sequence[str]) -> tuple[Host, dict[str, str]]:
+    """A host and the labels its node has beyond those the hardware gives it."""
+    host = open_host(spec, faults)
+    return host, {**getattr(host, "labels", {}), **parse_labels(labels)}
+
+
+def read_manifests(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Every manifest as (name, text), in a stable order."""
+    found = [item for path in paths for item in _expand(path)]
+    if not found:
+        raise UsageError(f"no manifest in {', '.join(paths)} (looked for *.yaml, *.yml, *.json)")
+    return list(dict.fromkeys(found))
+
+
+def _expand(path: str) -> Iterator[tuple[str, str]]:
+    if path == "-":
+        yield "<stdin>", _decode(sys.stdin.buffer.read(_MAX_BYTES + 1), "<stdin>")
+        return
+    place = Path(path)
+    if place.is_dir():
+        inside = (p for p in sorted(place.rglob("*")) if p.suffix in _SUFFIXES and p.is_file())
+        for file in inside:
+            yield from _read(file)
+    else:
+        yield from _read(place)
+
+
+def _read(file: Path) -> Iterator[tuple[str, str]]:
+    try:
+        with file.open("rb") as stream:
+            yield str(file), _decode(stream.read(_MAX_BYTES + 1), str(file))
+    except OSError as failure:
+        raise UsageError(f"cannot read {file}: {failure.strerror}") from failure
+
+
+def _decode(raw: bytes, name: str) -> str:
+    if len(raw) > _MAX_BYTES:
+        raise UsageError(f"{name} is larger than {_MAX_BYTES >> 20} MiB, too large for manifests")
+    return raw.decode("utf-8", "replace").lstrip("\ufeff")
+
+
+# --- printing ---------------------------------------------------------------------------------
+
+
+def echo_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def echo_yaml(value: Any) -> None:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    click.echo(yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True), nl=False)
+
+
+_LOOK = {
+    Status.FAIL: ("error", "red"),
+    Status.WARN: ("warning", "yellow"),
+    Status.UNKNOWN: ("unknown", "magenta"),
+    Status.PASS: ("pass", "green"),
+    Status.SKIP: ("skip", "white"),
+}
+
+
+def echo_findings(findings: Iterable[Finding]) -> None:
+    """Each finding: where, what was found and wanted, why it matters, what to do."""
+    for finding in findings:
+        word, colour = _LOOK[finding.status]
+        place = finding.where or finding.subject
+        head = click.style(word, fg=colour, bold=True)
+        click.echo(f"{head}  {place}  {click.style(finding.id, bold=True)}")
+        if finding.where:
+            at = f" at {finding.where.path}" if finding.where.path else ""
+            click.echo(f"    in     {finding.subject}{at}")
+        click.echo(f"    found  {finding.actual}")
+        click.echo(f"    wanted {finding.expected}")
+        click.echo(f"    why    {finding.why}")
+        click.echo(f"    fix    {click.style(finding.fix, fg='cyan')}")
+
+
+def counts(findings: Sequence[Finding]) -> str:
+    """`2 errors, 1 warning`."""
+    errors = sum(f.status is Status.FAIL for f in findings)
+    warnings = sum(f.status is Status.WARN for f in findings)
+    parts = [
+        f"{n} {noun}{'' if n == 1 else 's'}"
+        for n, noun in ((errors, "error"), (warnings, "warning"))
+        if n
+    ]
+    return ", ".join(parts) or "clean"
+
+
+def lint_exit(findings: Sequence[Finding]) -> int:
+    """0 clean, 1 warnings only, 3 something that cannot work."""
+    if any(f.status is Status.FAIL for f in findings):
+        return 3
+    return 1 if findings else 0

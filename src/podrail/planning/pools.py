@@ -1,0 +1,59 @@
+"""SriovNetworkPoolConfig: which nodes form a pool and what RDMA mode it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from podrail.model.bundle import Bundle
+from podrail.model.kinds.sriov import LabelSelector, SriovNetworkPoolConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Mapping[str, str]) -> bool:
+        found = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return found in self.values
+            case "NotIn":
+                return found not in self.values
+            case "Exists":
+                return self.key in labels
+            case _:
+                return self.key not in labels
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    name: str
+    requirements: tuple[Requirement, ...]
+    rdma_mode: str | None
+
+    def selects(self, labels: Mapping[str, str]) -> bool:
+        """As a Kubernetes LabelSelector: all must hold, and none of them selects everything."""
+        return all(r.holds(labels) for r in self.requirements)
+
+
+def pools(bundle: Bundle) -> tuple[Pool, ...]:
+    """The pools of a bundle."""
+    return tuple(
+        Pool(t.resource.name, _requirements(spec.node_selector), spec.rdma_mode)
+        for t in bundle.of(SriovNetworkPoolConfig)
+        if (spec := t.model.spec) is not None
+    )
+
+
+def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+    if selector is None:
+        return ()
+    exact = [Requirement(k, "In", (v,)) for k, v in (selector.match_labels or {}).items()]
+    terms = [
+        Requirement(e.key, e.operator, tuple(e.values or ()))
+        for e in selector.match_expressions or ()
+    ]
+    return (*exact, *terms)
