@@ -111,9 +111,12 @@ _SHARED_LIMIT = 65536
 
 def _same(value: Any) -> _Same:
     key = (type(value), value)
-    if key not in _shared_same and len(_shared_same) < _SHARED_LIMIT:
-        _shared_same[key] = _Same(value)
-    return _shared_same.get(key) or _Same(value)
+    found = _shared_same.get(key)
+    if found is None:
+        found = _Same(value)
+        if len(_shared_same) < _SHARED_LIMIT:
+            _shared_same[key] = found
+    return found
 
 
 def _run_of(numbers: Sequence[int], of: Any) -> Sequence[Any] | None:

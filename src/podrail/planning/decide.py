@@ -231,25 +231,28 @@ def _differences(
 ) -> Iterator[tuple[str, str | int | None, str | int, list[int]]]:
     """Runs of VFs that differ from the wish in the same way."""
     runs: dict[tuple[str, str | int | None, str | int], list[int]] = {}
-    for vf in pf.vfs[group.range.first : group.range.last + 1]:
-        for difference in _difference(pf, group, vf):
-            runs.setdefault(difference, []).append(vf.index)
+    columns = (pf.vfs.column(name) for name in ("index", "driver", "mtu", "guid"))
+    for index, driver, mtu, guid in zip(*columns, strict=True):
+        if group.range.first <= index <= group.range.last:
+            for difference in _difference(pf, group, driver, mtu, guid):
+                runs.setdefault(difference, []).append(index)
     for (field, old, new), at in runs.items():
         yield field, old, new, at
 
 
 def _difference(
-    pf: Pf, group: VfGroup, vf: Vf
+    pf: Pf, group: VfGroup, driver: str | None, mtu: int | None, guid: str | None
 ) -> Iterator[tuple[str, str | int | None, str | int]]:
-    if group.device_type == "vfio-pci" and vf.driver != "vfio-pci":
-        yield "driver", vf.driver, "vfio-pci"
-    if group.device_type == "netdevice":
-        if vf.driver is None or vf.driver in USERSPACE_DRIVERS:
-            yield "driver", vf.driver, "the kernel's own"
-        if group.mtu is not None and vf.mtu is not None and vf.mtu != group.mtu:
-            yield "mtu", vf.mtu, group.mtu
-        if pf.link_type == "ib" and vf.guid is not None and not vf.guid.replace(":", "").strip("0"):
-            yield "guid", vf.guid, "a unique one"
+    if group.device_type == "vfio-pci":
+        if driver != "vfio-pci":
+            yield "driver", driver, "vfio-pci"
+        return
+    if driver is None or driver in USERSPACE_DRIVERS:
+        yield "driver", driver, "the kernel's own"
+    if group.mtu is not None and mtu is not None and mtu != group.mtu:
+        yield "mtu", mtu, group.mtu
+    if pf.link_type == "ib" and guid is not None and not guid.strip("0:"):
+        yield "guid", guid, "a unique one"
 
 
 def ranges(indexes: Iterable[int]) -> str:

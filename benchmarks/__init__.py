@@ -1,0 +1,1 @@
+"""What each issue promised about speed, measured in one run as ratios and growth."""
