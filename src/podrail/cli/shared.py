@@ -29,7 +29,7 @@ def output_option(*formats: str) -> Callable[[F], F]:
     )  # fmt: skip
 
 
-def host_options(*, many: bool) -> Callable[[F], F]:
+def host_options(*, many: bool, default: str | None = "local") -> Callable[[F], F]:
     """`--host`, `--fault` and `--label`."""
 
     def decorate(function: F) -> F:
@@ -45,7 +45,7 @@ def host_options(*, many: bool) -> Callable[[F], F]:
             ),
             click.option(
                 "--host", "hosts" if many else "host", multiple=many, metavar="HOST",
-                default=["local"] if many else "local", show_default="local",
+                default=[default] if many and default else default, show_default=default,
                 help=f"local, a record FILE, or twin:NAME{again}.",
             ),
         ):  # fmt: skip

@@ -82,6 +82,14 @@ class Planner:
         system = tuple(self._system(inventory, machine, vfio))
         return NodePlan(inventory.node.name, tuple(pfs), tuple(passed), system)
 
+    def wishes(self, inventory: Inventory) -> Iterator[tuple[Pf, Wish]]:
+        """What is wanted of each selected PF, possible or not."""
+        node = self._for_labels(inventory.node.labels)
+        for pf in inventory.pfs:
+            wish = self._for_pf(node, pf).wish
+            if wish is not None:
+                yield pf, wish
+
     def _for_labels(self, labels: Mapping[str, str]) -> _NodeChoice:
         key = tuple(labels.get(k) for k in self._label_keys)
         if key not in self._by_labels:
