@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from pydantic_core import ErrorDetails
@@ -17,6 +18,7 @@ class Left:
 
     def __init__(self, data: Any) -> None:
         self.data = data
+        self._own = False
         self.gone: set[Path] = set()
         self.indexes: dict[int, list[int]] = {}
         """id of a list that lost items → where each of those left stood."""
@@ -37,10 +39,12 @@ class Left:
             here = here[part] if _has(here, part) else None
         return tuple(original)
 
-    def cut(self, paths: Iterable[Path]) -> bool:
+    def cut(self, paths: Collection[Path]) -> bool:
         """Cut each of these out, and what lacks something it needs; False when nothing is left."""
+        if not self._own:  # most objects have no fault and are never copied
+            self.data, self._own = copy.deepcopy(self.data), True
         self.gone |= {self.was(path) for path in paths}
-        done = [self._cut(path) for path in list(paths)]
+        done = [self._cut(path) for path in paths]
         self._close_gaps(self.data)
         return all(done)
 

@@ -8,7 +8,6 @@ is YAML 1.1 without its base-60 numbers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,8 @@ from yaml.events import (
 )
 
 from podrail.model.finding import LINT, Finding, Status, Subject, Where
+from podrail.model.scalars import scalar_value
+from podrail.model.slips import explain
 
 Path = tuple[str | int, ...]
 
@@ -32,11 +33,6 @@ MAX_DEPTH = 64
 MAX_NODES = 200_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TRUE = {"yes", "true", "on"}
-_BOOLEAN = re.compile(r"^(?:yes|no|true|false|on|off)$", re.IGNORECASE)
-_INTEGER = re.compile(r"^[-+]?(?:0x[0-9a-fA-F_]+|0b[01_]+|0o?[0-7_]+|[1-9][0-9_]*|0)$")
-_FLOAT = re.compile(r"^[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$")
-_NULL = {"", "~", "null", "Null", "NULL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,29 +114,6 @@ def dotted(path: Path) -> str:
     return text
 
 
-def scalar_value(text: str) -> Any:
-    """The type a plain scalar has for the API server."""
-    if text in _NULL:
-        return None
-    if _BOOLEAN.match(text):
-        return text.lower() in _TRUE
-    if _INTEGER.match(text):
-        return _integer(text)
-    if _FLOAT.match(text):
-        return float(text.replace("_", ""))
-    return text
-
-
-def _integer(text: str) -> int | str:
-    digits = text.replace("_", "").lstrip("+-")
-    sign = -1 if text.startswith("-") else 1
-    legacy_octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
-    try:
-        return sign * (int(digits, 8) if legacy_octal else int(digits, 0))
-    except ValueError:  # `0x_`, or more digits than Python converts
-        return text
-
-
 class _Refused(Exception):
     """Something no manifest needs and JSON cannot say."""
 
@@ -175,8 +148,10 @@ class _Builder:
         self.stack: list[_Open] = []
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.nodes = 0
+        self.last = (1, 1)
 
     def feed(self, event: Event) -> None:
+        self.last = self._at(event)
         if isinstance(event, CollectionEndEvent):
             self._close()
         elif isinstance(event, ScalarEvent):
@@ -324,12 +299,14 @@ def _read(part: str, document: Document, findings: list[Finding]) -> Finding | N
             builder.feed(event)
     except yaml.MarkedYAMLError as wrong:
         return _syntax(document, wrong)
-    except (yaml.YAMLError, ValueError, _Refused) as wrong:
-        return _unreadable(document, str(wrong).splitlines()[0])
+    except _Refused as wrong:
+        return _unreadable(document, str(wrong), builder.last)
+    except (yaml.YAMLError, ValueError) as wrong:
+        return _unreadable(document, str(wrong).splitlines()[0], (document.first_line + 1, 1))
     return None
 
 
-def _unreadable(document: Document, actual: str) -> Finding:
+def _unreadable(document: Document, actual: str, place: tuple[int, int]) -> Finding:
     return Finding(
         id="yaml.syntax",
         layer=LINT,
@@ -339,14 +316,14 @@ def _unreadable(document: Document, actual: str) -> Finding:
         expected="a YAML document",
         why="nothing in this document can be checked or applied",
         fix="write the document as plain YAML text",
-        where=Where(document.file, document.first_line + 1, 1),
+        where=Where(document.file, *place),
     )
 
 
 def _syntax(document: Document, wrong: yaml.MarkedYAMLError) -> Finding:
     mark = wrong.problem_mark or wrong.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
-    actual, fix = _explain(document.lines, line, wrong.problem or "unreadable")
+    actual, fix = explain(document.lines, line, wrong.problem or "unreadable")
     return Finding(
         id="yaml.syntax",
         layer=LINT,
@@ -358,38 +335,3 @@ def _syntax(document: Document, wrong: yaml.MarkedYAMLError) -> Finding:
         fix=fix,
         where=Where(document.file, document.first_line + line + 1, column + 1),
     )
-
-
-def _explain(lines: list[str], at: int, problem: str) -> tuple[str, str]:
-    """The two mistakes behind most broken manifests, in the operator's words."""
-    placeholder = next((n for n in (at, at - 1) if _opens_brace(lines, n)), None)
-    if placeholder is not None:
-        found = lines[placeholder].split(":", 1)[1].strip()
-        return (
-            f"`{found}`: a value that begins with {{ opens a flow mapping ({problem})",
-            "replace the {PLACEHOLDER} with the real value, or put the value in quotes",
-        )
-    indent, before = _indent(lines, at), _indent_before(lines, at)
-    if indent is not None and before is not None and indent != before:
-        return (
-            f"this line is indented by {indent}, the keys before it by {before} ({problem})",
-            f"indent it by {before} like its siblings, or deeper if it belongs to the key above",
-        )
-    return problem, "check indentation, colons and quotes around this line"
-
-
-def _opens_brace(lines: list[str], at: int) -> bool:
-    return 0 <= at < len(lines) and re.match(r"^[\s-]*[\w.-]+:\s+\{\w+\}\S", lines[at]) is not None
-
-
-def _indent(lines: list[str], at: int) -> int | None:
-    if not 0 <= at < len(lines) or not lines[at].strip():
-        return None
-    return len(lines[at]) - len(lines[at].lstrip())
-
-
-def _indent_before(lines: list[str], at: int) -> int | None:
-    """The indentation of the nearest line above that is not a comment."""
-    above = (n for n in range(at - 1, -1, -1) if lines[n].strip() and lines[n].strip()[0] != "#")
-    nearest = next(above, None)
-    return None if nearest is None else _indent(lines, nearest)

@@ -142,7 +142,7 @@ def _view(
     resource: Resource, path: Path, data: dict[str, Any], holder: dict[str, Any] | None
 ) -> Iterator[PodView]:
     place = Place(resource.document, (*resource.base, *path, "spec"), resource.subject)
-    spec, _ = validate(PodSpec, data.get("spec"), place)
+    spec, _ = validate(PodSpec, _named(data.get("spec")), place)
     if spec is None:
         return
     raw = data.get("metadata")
@@ -151,6 +151,17 @@ def _view(
         resource, path, _texts(metadata.get("annotations")), spec,
         metadata.get("namespace") or resource.namespace, resource.name, _replicas(holder),
     )  # fmt: skip
+
+
+def _named(spec: Any) -> Any:
+    """A container without a name would be cut out and shift the paths of those after it."""
+    if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
+        return spec
+    named = [
+        {"name": f"(container {at})", **item} if isinstance(item, dict) else item
+        for at, item in enumerate(spec["containers"])
+    ]
+    return {**spec, "containers": named}
 
 
 def _replicas(holder: dict[str, Any] | None) -> int | None:

@@ -7,6 +7,7 @@ for the rest (VF names repeat on every node of a pool).
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -43,6 +44,7 @@ class Vf:
 
 
 _COLUMNS = tuple(f.name for f in fields(Vf))
+_OCTETS = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?")
 
 
 def pci_number(address: str) -> int:
@@ -105,7 +107,7 @@ class _Same(Sequence[Any]):
 
 
 _shared_same: dict[tuple[type, Any], _Same] = {}
-_shared_tuples: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+_shared_tuples: dict[tuple[str, tuple[Any, ...]], tuple[Any, ...]] = {}
 _SHARED_LIMIT = 65536
 
 
@@ -127,11 +129,8 @@ def _run_of(numbers: Sequence[int], of: Any) -> Sequence[Any] | None:
 
 def _hex_of(values: Sequence[Any]) -> Sequence[Any] | None:
     """Packs `aa:bb:…` of six or eight octets; anything else stays text."""
-    octets = {len(v) for v in values if isinstance(v, str)}
-    if len(octets) != 1 or octets.pop() not in (17, 23) or None in values:
-        return None
-    packed = _Hex(values)
-    return packed if all(packed[i] == v for i, v in enumerate(values)) else None
+    alike = all(isinstance(v, str) and len(v) == len(values[0]) for v in values)
+    return _Hex(values) if alike and all(map(_OCTETS.fullmatch, values)) else None
 
 
 def _pack(name: str, values: Sequence[Any]) -> Sequence[Any]:
@@ -146,10 +145,11 @@ def _pack(name: str, values: Sequence[Any]) -> Sequence[Any]:
         packed = _hex_of(values)
     if packed is not None:
         return packed
-    key = tuple(values)
+    column = tuple(values)
     if len(_shared_tuples) < _SHARED_LIMIT:
-        return _shared_tuples.setdefault(key, key)
-    return key
+        # by name too: (True, False) and (1, 0) are equal, and yet not the same column
+        return _shared_tuples.setdefault((name, column), column)
+    return column
 
 
 def _is_many(value: Any) -> bool:

@@ -5,7 +5,6 @@ Nothing here is used inside the planner: a model is read once, checked, and left
 
 from __future__ import annotations
 
-import copy
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -80,7 +79,7 @@ def validate(model: type[M], data: Any, place: Place) -> tuple[M | None, list[Fi
     know, so that one slip does not hide the others. None when too little is left.
     """
     findings: list[Finding] = []
-    left = Left(copy.deepcopy(data))
+    left = Left(data)
     for _ in range(_ROUNDS):
         try:
             return model.model_validate(left.data), findings

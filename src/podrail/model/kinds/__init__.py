@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 from podrail.model.wire import Object
 
 
+def _groups() -> Iterator[tuple[str, tuple[type[Object], ...]]]:
+    from podrail.model.kinds import gpu, machine, mellanox, nad, nvipam, pod, sriov, storage_kinds
+
+    yield "", (*pod.CORE, *storage_kinds.CORE)
+    yield "apps", pod.APPS
+    yield "batch", pod.BATCH
+    yield "sriovnetwork.openshift.io", sriov.KINDS
+    yield "k8s.cni.cncf.io", nad.KINDS
+    yield "mellanox.com", mellanox.KINDS
+    yield "nv-ipam.nvidia.com", nvipam.KINDS
+    yield "nvidia.com", gpu.KINDS
+    yield "machineconfiguration.openshift.io", machine.KINDS
+    yield "storage.k8s.io", (storage_kinds.StorageClass,)
+    yield "security.openshift.io", (storage_kinds.SecurityContextConstraints,)
+    yield "rbac.authorization.k8s.io", (storage_kinds.RoleBinding,)
+
+
 @cache
 def registry() -> dict[tuple[str, str], type[Object]]:
-    """(group, kind) → model."""
-    from podrail.model.kinds import sriov
-
-    return {("sriovnetwork.openshift.io", model.__name__): model for model in sriov.KINDS}
+    """(group, kind) → model; the core group is the empty string."""
+    return {(group, model.__name__): model for group, models in _groups() for model in models}
 
 
 def model_of(api_version: str, kind: str) -> type[Object] | None:
