@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from podrail.host.seam import Ran
 
@@ -36,6 +36,9 @@ class MemoryHost:
         self._links: dict[str, str] = {}
         self._children: dict[str, set[str]] = {"/": set()}
         self._programs: dict[tuple[str, ...], Program] = dict(programs or {})
+        self._unmade: dict[str, Callable[[], None]] = {}
+        self._walked: dict[str, str] = {}
+        self._alike: dict[str, Content] = {}
         for path, content in (files or {}).items():
             self.put(path, content)
         for path, target in (links or {}).items():
@@ -52,6 +55,11 @@ class MemoryHost:
         self._children.setdefault(path, set())
         self._hang(path)
 
+    def put_later(self, path: str, make: Callable[[], None]) -> None:
+        """Make a directory whose content `make` puts in when somebody first looks."""
+        self.put_dir(path)
+        self._unmade[path] = make
+
     def _hang(self, path: str) -> None:
         """Enter `path` in its parent, all the way up."""
         while path not in ("", "/"):
@@ -64,25 +72,50 @@ class MemoryHost:
 
     def put(self, path: str, content: Content) -> None:
         """Make or replace a file; an int is the errno that reading it raises."""
-        self._links.pop(path, None)
+        if self._links.pop(path, None) is not None:
+            self._walked.clear()
         self._files[path] = content
         self._hang(path)
 
+    def put_all(self, directory: str, contents: Mapping[str, Content]) -> None:
+        """Make or replace many files of one directory, by name; none of them is a link."""
+        self.put_dir(directory)
+        self._children[directory].update(contents)
+        self._files.update({f"{directory}/{name}": text for name, text in contents.items()})
+
+    def put_alike(self, directory: str, names: Iterable[str], content: Content) -> None:
+        """Make many files of one content; `put` may give some of them another."""
+        self.put_dir(directory)
+        self._children[directory].update(names)
+        self._alike[directory] = content
+
     def put_link(self, path: str, target: str) -> None:
         """Make or replace a symbolic link."""
+        self._walked.clear()
         self._files.pop(path, None)
         self._links[path] = target
         self._hang(path)
 
     def remove(self, path: str) -> None:
         """Remove a file, a link, or a directory with all below it."""
+        self._walked.clear()
         for name in tuple(self._children.get(path, ())):
             self.remove(f"{path.rstrip('/')}/{name}")
         self._children.pop(path, None)
         self._files.pop(path, None)
         self._links.pop(path, None)
+        self._unmade.pop(path, None)
+        self._alike.pop(path, None)
         above, _, name = path.rpartition("/")
         self._children.get(above or "/", set()).discard(name)
+
+    def move(self, old: str, new: str) -> None:
+        """Move a file or a link."""
+        if old in self._links:
+            self.put_link(new, self._links[old])
+        else:
+            self.put(new, self._files[old])
+        self.remove(old)
 
     def put_program(self, argv: Sequence[str], program: Program) -> None:
         """What `run` answers to an argv, or to every argv that starts with it."""
@@ -118,16 +151,26 @@ class MemoryHost:
 
     def readlink(self, path: str) -> str:
         above, _, name = path.rpartition("/")
-        place = f"{self.resolve(above or '/').rstrip('/')}/{name}"
+        real = self.resolve(above or "/").rstrip("/")
+        place = f"{real}/{name}"
         if place in self._links:
             return self._links[place]
-        known = place in self._files or place in self._children
+        known = self._is_here(place, real, name)
         raise _fail(errno.EINVAL if known else errno.ENOENT, path)
 
     def resolve(self, path: str) -> str:
-        if path in self._files or path in self._children:
+        if path in self._files or (path in self._children and path not in self._unmade):
             return path
-        return self._walk(path)
+        above, _, name = path.rpartition("/")
+        if not above or name in ("", ".", ".."):
+            return self._walk(path, path)
+        place = self._walked.get(above)
+        if place is None:
+            place = self._walked[above] = self._walk(above, path)
+        here = f"{place}/{name}"
+        if here in self._files or (place in self._alike and name in self._children[place]):
+            return here
+        return self._walk(here, path)
 
     def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Ran:
         key = tuple(argv)
@@ -145,12 +188,19 @@ class MemoryHost:
         real = self.resolve(path)
         if real in self._children and real not in self._files:
             raise _fail(errno.EISDIR, path)
-        content = self._files[real]
+        content = self._files.get(real)
+        if content is None:
+            content = self._alike[real.rpartition("/")[0]]
         if isinstance(content, int):
             raise _fail(content, path)
         return content
 
-    def _walk(self, path: str) -> str:
+    def _is_here(self, here: str, above: str, name: str) -> bool:
+        if here in self._children or here in self._files:
+            return True
+        return above in self._alike and name in self._children[above]
+
+    def _walk(self, path: str, asked: str) -> str:
         """Follow every link of the path, as path_resolution(7) says."""
         pending = [part for part in reversed(path.split("/")) if part]
         place, followed = "", 0
@@ -162,14 +212,16 @@ class MemoryHost:
                 place = place.rpartition("/")[0]
                 continue
             here = f"{place}/{part}"
+            if here in self._unmade:
+                self._unmade.pop(here)()
             if here not in self._links:
-                if here not in self._children and here not in self._files:
-                    raise _fail(errno.ENOENT, path)
+                if not self._is_here(here, place, part):
+                    raise _fail(errno.ENOENT, asked)
                 place = here
                 continue
             followed += 1
             if followed > _MAX_LINKS:
-                raise _fail(errno.ELOOP, path)
+                raise _fail(errno.ELOOP, asked)
             target = self._links[here]
             if target.startswith("/"):
                 place = ""

@@ -1,0 +1,162 @@
+"""TwinHost: a living model of a machine, true to what the kernel does.
+
+Its state is the file tree. A write to a sysfs attribute runs the behaviour the kernel has there; a
+program answers from the tree as it stands. What has no file (addresses, routes, what the
+administrator set on a VF) is kept beside the tree. Each behaviour is declared, with the recording
+or the kernel function it copies, in `podrail.host.twins.behaviours`.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podrail.host.memory import MemoryHost
+from podrail.host.twins import spec
+
+Writer = Callable[["TwinHost", str, str], None]
+"""What a write to a file of this name does: (host, real path, text)."""
+
+
+def fail(code: int, path: str) -> OSError:
+    """The kernel's refusal."""
+    return OSError(code, os.strerror(code), path)
+
+
+@dataclass(slots=True)
+class VfSettings:
+    """What the administrator set on a VF through its PF; it lives as long as the VF."""
+
+    mac: str = "00:00:00:00:00:00"
+    vlan: int = 0
+    qos: int = 0
+    proto: str = "802.1Q"
+    max_tx: int = 0
+    min_tx: int = 0
+    spoofchk: bool = True
+    trust: bool = False
+    state: str = "auto"
+    node_guid: str = "00:00:00:00:00:00:00:00"
+    port_guid: str = "00:00:00:00:00:00:00:00"
+
+
+@dataclass(slots=True)
+class PciFunction:
+    """One PCI function as it stands."""
+
+    spec: spec.Function
+    path: str
+    numa: int
+    group: int | None = None
+    parent: PciFunction | None = None
+    physfn: PciFunction | None = None
+    index: int = -1
+    vfs: list[PciFunction] = field(default_factory=list)
+    settings: list[VfSettings] = field(default_factory=list)
+    netdev: str | None = None
+    rdma: str | None = None
+
+    @property
+    def address(self) -> str:
+        return self.spec.address
+
+
+@dataclass(slots=True)
+class Netdev:
+    """What `ip` knows of a netdev and sysfs does not show."""
+
+    name: str
+    ifindex: int
+    path: str
+    pci: str | None = None
+    bus: tuple[str, str] | None = None
+    kind: str | None = None
+    master: str | None = None
+    lower: str | None = None
+    vlan: int | None = None
+    min_mtu: int = 68
+    max_mtu: int = 65535
+    queues: int = 1
+    altnames: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    speed: int = 0
+
+    def attribute(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+
+class TwinHost(MemoryHost):
+    """A machine that answers and changes as a real one would."""
+
+    def __init__(self, label: str, labels: Mapping[str, str] | None = None) -> None:
+        super().__init__(label)
+        self.labels: dict[str, str] = dict(labels or {})
+        self.objects: dict[str, Any] = {}
+        self.machine: spec.Machine | None = None
+        self.functions: dict[str, PciFunction] = {}
+        self.netdevs: dict[str, Netdev] = {}
+        self.rdma_index: dict[str, int] = {}
+        self.routes: list[spec.Route] = []
+        self.writers: dict[str, Writer] = {}
+        self._counters: dict[str, int] = {}
+        self._freed: dict[str, list[int]] = {}
+
+    def write(self, path: str, text: str) -> None:
+        real = self.resolve(path)
+        if not real.startswith("/sys/"):
+            super().write(real, text)
+            return
+        writer = self.writers.get(real.rpartition("/")[2])
+        if writer is None:
+            # fs/kernfs/file.c:kernfs_fop_open: not even root may write a read-only attribute
+            raise fail(errno.EACCES, path)
+        if text:  # fs/sysfs/file.c:sysfs_kf_write: an empty write reaches nobody
+            writer(self, real, text)
+
+    def serial(self, kind: str, first: int = 0) -> int:
+        """A number that is never given twice: ifindex, rdma ifindex."""
+        value = self._counters.get(kind, first)
+        self._counters[kind] = value + 1
+        return value
+
+    def lowest(self, kind: str) -> int:
+        """The lowest number not in use, as ida_alloc gives it: IOMMU groups, mlx5_N."""
+        freed = self._freed.get(kind)
+        return heapq.heappop(freed) if freed else self.serial(kind)
+
+    def free(self, kind: str, number: int) -> None:
+        """Give a number back."""
+        heapq.heappush(self._freed.setdefault(kind, []), number)
+
+    def text(self, path: str, default: str = "") -> str:
+        """A file's text without its newline, or `default` where reading it fails."""
+        try:
+            return self.read(path).rstrip("\n")
+        except OSError:
+            return default
+
+    def names(self, path: str) -> set[str]:
+        """What a directory holds, empty where it is not there."""
+        return self._children.get(path, set())
+
+    def at(self, real: str) -> PciFunction:
+        """The PCI function that owns an attribute."""
+        address = real.rsplit("/", 2)[1]
+        if address not in self.functions:
+            raise fail(errno.ENODEV, real)
+        return self.functions[address]
+
+    def driver(self, function: PciFunction) -> str | None:
+        """The name of the driver bound to a function."""
+        try:
+            return self.readlink(f"{function.path}/driver").rpartition("/")[2]
+        except OSError:
+            return None
+
+    def loaded(self, module: str) -> bool:
+        """Whether /proc/modules lists a module."""
+        return f"\n{module} " in "\n" + self.text("/proc/modules")

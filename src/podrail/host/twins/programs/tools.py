@@ -1,0 +1,81 @@
+"""`ethtool -i`, `devlink dev eswitch show` and `ovs-vsctl` of a twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podrail.host.seam import Ran
+from podrail.host.twin import TwinHost
+from podrail.host.twins.programs.answer import compact, not_modelled, refused, said
+
+_NO_EEPROM = ("igbvf", "virtio_net")
+
+
+def ethtool(host: TwinHost, argv: Sequence[str]) -> Ran:
+    """`ethtool -i NAME` (lab/samples/ethtool-i-PF.txt)."""
+    if len(argv) != 3 or argv[1] != "-i":
+        return not_modelled(argv)
+    netdev = host.netdevs.get(argv[2])
+    if netdev is None:
+        return refused(argv, 71, "Cannot get driver information: No such device")
+    function = host.functions.get(netdev.pci or "")
+    driver = host.driver(function) if function else netdev.kind or "virtio_net"
+    port = function.spec.port if function else None
+    firmware = port.firmware if port else ""
+    if function and function.physfn and function.physfn.spec.port and driver == "mlx5_core":
+        firmware = function.physfn.spec.port.firmware
+    if driver == "mlx5_core" and _is_ib(host, argv[2]):
+        driver = "mlx5_core[ib_ipoib]"
+    return said(argv, _driver_info(host, str(driver), firmware, netdev.pci or ""))
+
+
+def _is_ib(host: TwinHost, name: str) -> bool:
+    return host.text(f"/sys/class/net/{name}/type") == "32"
+
+
+def _driver_info(host: TwinHost, driver: str, firmware: str, bus: str) -> str:
+    yes_no = "no" if driver in _NO_EEPROM else "yes"
+    eeprom = "no" if driver.startswith("mlx5") else yes_no
+    return (
+        f"driver: {driver}\n"
+        f"version: {host.text('/proc/sys/kernel/osrelease')}\n"
+        f"firmware-version: {firmware}\n"
+        "expansion-rom-version: \n"
+        f"bus-info: {bus}\n"
+        "supports-statistics: yes\n"
+        "supports-test: yes\n"
+        f"supports-eeprom-access: {eeprom}\n"
+        f"supports-register-dump: {'no' if driver.startswith('mlx5') else 'yes'}\n"
+        f"supports-priv-flags: {yes_no}\n"
+    )
+
+
+def devlink(host: TwinHost, argv: Sequence[str]) -> Ran:
+    """`devlink -j dev eswitch show pci/ADDRESS`; only mlx5 has devlink handles here."""
+    words = [word for word in argv[1:] if word != "-j"]
+    if words[:3] != ["dev", "eswitch", "show"] or len(words) != 4 or "-j" not in argv:
+        return not_modelled(argv)
+    handle = words[3]
+    function = host.functions.get(handle.removeprefix("pci/"))
+    empty = compact({"dev": {}}) + "\n"
+    if function is None or host.driver(function) != "mlx5_core":
+        return refused(argv, 1, "kernel answers: No such device", empty)
+    port = function.spec.port
+    if port is None or port.infiniband:
+        # eswitch_offloads.c:mlx5_devlink_eswitch_get: no eswitch on InfiniBand or on a VF
+        return refused(argv, 1, "kernel answers: Operation not supported", empty)
+    mode = {"mode": "legacy", "inline-mode": "none", "encap-mode": "basic"}
+    return said(argv, compact({"dev": {handle: mode}}) + "\n")
+
+
+def ovs_vsctl(host: TwinHost, argv: Sequence[str]) -> Ran:
+    """`ovs-vsctl list-br` and `ovs-vsctl list-ports BRIDGE`."""
+    bridges = host.machine.bridges if host.machine else {}
+    words = list(argv[1:])
+    if words == ["list-br"]:
+        return said(argv, "".join(f"{name}\n" for name in sorted(bridges)))
+    if words[:1] != ["list-ports"] or len(words) != 2:
+        return not_modelled(argv)
+    if words[1] not in bridges:
+        return refused(argv, 1, f"ovs-vsctl: no bridge named {words[1]}")
+    return said(argv, "".join(f"{name}\n" for name in sorted(bridges[words[1]])))

@@ -1,0 +1,36 @@
+"""No behaviour without a citation and a test, and no test of a behaviour that is not declared."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from podrail.host.twins.behaviours import BEHAVIOURS, PROVEN, UNPROVEN, Behaviour
+
+HERE = Path(__file__).parent
+
+
+def covered() -> set[str]:
+    found: set[str] = set()
+    for path in HERE.glob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "covers":
+                found |= {a.value for a in node.args if isinstance(a, ast.Constant)}  # type: ignore[misc]
+    return found
+
+
+def test_every_behaviour_has_a_test() -> None:
+    assert covered() == {b.id for b in BEHAVIOURS}
+
+
+def test_ids_are_unique() -> None:
+    assert len({b.id for b in BEHAVIOURS}) == len(BEHAVIOURS)
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda b: b.id)
+def test_what_is_proven_cites_the_lab(behaviour: Behaviour) -> None:
+    assert behaviour.statement
+    assert behaviour.status in (PROVEN, UNPROVEN)
+    assert behaviour.citation.startswith("lab/") == (behaviour.status == PROVEN)
