@@ -11,10 +11,25 @@ def rules() -> tuple[Rule, ...]:
     """Every rule there is."""
     from podrail.planning.lint import (  # noqa: F401
         addressing,
+        advertise,
+        allocation,
+        attachments,
+        commands,
+        drivers,
+        gpus,
+        mounts,
+        nccl,
         networks,
         operators,
+        plugins,
+        podresources,
         pods,
+        podsecurity,
         policies,
+        routing,
+        selectors,
+        sharing,
+        sriov_operator,
         storage,
     )
 
