@@ -9,6 +9,7 @@ from podrail.model.policy import PfName, Policy, VfRange
 from podrail.model.vf import VfTable, pci_address, pci_number
 
 PFS, VFS, POLICIES = 8, 64, 40
+_PRESENT = "feature.node.kubernetes.io/pci-15b3.present"
 
 
 def policies() -> list[Policy]:
@@ -18,7 +19,7 @@ def policies() -> list[Policy]:
             name=f"pool{pool}-rail{rail}",
             resource=f"rail{rail}",
             num_vfs=VFS,
-            node_selector=(("feature.node.kubernetes.io/pci-15b3.present", "true"), ("pool", f"gpu{pool}")),
+            node_selector=((_PRESENT, "true"), ("pool", f"gpu{pool}")),
             vendor="15b3",
             device="1021",
             pf_names=(PfName(f"ens{rail}np0", VfRange(0, VFS - 1) if pool % 2 else None),),
@@ -33,6 +34,7 @@ def policies() -> list[Policy]:
 
 def _vfs(node: int, rail: int, first: int) -> VfTable:
     mac = (0x02 << 40) | node << 16 | rail << 8
+    held = node % 50 == 0
     return VfTable.from_columns(
         VFS,
         pci=[pci_address(first + i) for i in range(VFS)],
@@ -42,7 +44,7 @@ def _vfs(node: int, rail: int, first: int) -> VfTable:
         mac=[(mac + i).to_bytes(6, "big").hex(":") for i in range(VFS)],
         mtu=9000,
         iommu_group=[100 + rail * VFS + i for i in range(VFS)],
-        holder=[f"pod {node}-{i}" if i < 8 else None for i in range(VFS)] if node % 50 == 0 else None,
+        holder=[f"pod {node}-{i}" if i < 8 else None for i in range(VFS)] if held else None,
     )  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def _pf(node: int, rail: int) -> Pf:
 def node(number: int) -> Inventory:
     """One machine of the fleet."""
     labels = {
-        "feature.node.kubernetes.io/pci-15b3.present": "true",
+        _PRESENT: "true",
         "pool": f"gpu{number % 6}",
         "kubernetes.io/hostname": f"node-{number:05}",
     }

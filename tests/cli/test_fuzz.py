@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from tests.conftest import ROOT
 
 from podrail.cli import cli
 from podrail.cli.shared import lint_exit
@@ -18,13 +19,12 @@ from podrail.model.inventory import Inventory
 from podrail.planning.lint import lint
 from podrail.planning.planner import Planner
 from podrail.planning.show import show
-from tests.conftest import ROOT
 
 CASES = sorted((ROOT / "tests" / "lint" / "cases").glob("*.yaml"))
 SEEDS = [*sorted((ROOT / "examples").rglob("*.yaml")), *CASES]
 ROUNDS = 40
 PER_ROUND = 75
-JUNK = [
+JUNK: list[object] = [
     None, True, 0, -1, 1 << 70, 1.5, "", "on", "0000:3c:00.0", [], {}, [None], {"a": []},
     "{", "[]", "10.0.0.0/8", "::/0", "\u0000", "é" * 300, {"": ""}, [[[]]], "ens8f0#9-1",
 ]  # fmt: skip

@@ -28,7 +28,11 @@ class _Said(click.ClickException):
 
     def __init__(self, error: PodrailError) -> None:
         super().__init__(str(error))
-        self.exit_code = error.exit_code
+        self.error = error
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        return self.error.exit_code
 
     def show(self, file: Any = None) -> None:
         click.echo(f"podrail: {self.message}", err=True)
