@@ -7,10 +7,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podrail.model.annotation import parse_networks
 from podrail.model.bundle import read
 from podrail.model.document import parse
 from podrail.model.kinds.configs import embedded_json
-from podrail.model.podview import parse_networks, pod_templates
 from tests.model import samples
 
 _YAML = st.text(alphabet="ab:-? \n[]{},&*!|>'\"%@`#~0<.\t\r\x85", max_size=80)
@@ -51,9 +51,6 @@ def test_a_mangled_manifest_can_be_read_and_looked_at(text: str) -> None:
         assert finding.fix
         assert finding.where is not None
     for resource in found.resources:
-        for view in pod_templates(resource):
-            assert view.limits() is not None
-            view.networks()
         for path in (("spec", "ipam"), ("spec", "config"), ("spec", "sriovDevicePlugin", "config")):
             embedded_json(resource, path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from podrail.model import kinds
@@ -49,6 +49,8 @@ class Bundle:
 
     resources: tuple[Resource, ...]
     findings: tuple[Finding, ...]
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What has been worked out of this bundle already; nothing in it changes any more."""
 
     def of(self, kind: type[M]) -> Iterator[Typed[M]]:
         """Every object of a kind that could be read."""

@@ -10,6 +10,7 @@ from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status, Where
 from podrail.planning.lint.drivers import enables_nfs, ofed_drivers
+from podrail.planning.lint.memo import once
 from podrail.planning.lint.reach import items, line_of, text
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.scripts import unit_texts
@@ -41,6 +42,7 @@ class Mount:
         return Hit(self.resource, path, actual, expected, fix, where=where)
 
 
+@once
 def nfs_mounts(bundle: Bundle) -> Iterator[Mount]:
     """Every NFS mount of a bundle that states options."""
     for resource in of_kind(bundle, "PersistentVolume", "StorageClass"):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status, Where
+from podrail.planning.lint.memo import once
 from podrail.planning.lint.podspec import Pod, is_gpu, pods
 from podrail.planning.lint.reach import items, mapping, text
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.scripts import scripts_of
+from podrail.planning.lint.scripts import Script, scripts
 
 _IN_SCRIPT = re.compile(
     r"(?:\bexport\s+|-x\s+|^|(?<=[\s;&]))(?P<name>NCCL_\w+)=(?P<quote>[\"']?)(?P<value>[^\s\"';]*)"
@@ -56,12 +57,14 @@ class Setting:
         return Hit(self.resource, self.path, shown, expected, fix, where=self.where)
 
 
+@once
 def settings(bundle: Bundle) -> Iterator[Setting]:
     """Every NCCL variable with a literal value."""
     for pod in pods(bundle):
         yield from _from_env(pod)
+    for script in scripts(bundle):
+        yield from _from_script(script, pods(bundle))
     for resource in bundle.resources:
-        yield from _from_scripts(resource)
         yield from _from_configmap(resource)
 
 
@@ -75,18 +78,15 @@ def _from_env(pod: Pod) -> Iterator[Setting]:
                 yield Setting(pod.resource, path, where, name, value.strip(), pod)
 
 
-def _from_scripts(resource: Resource) -> Iterator[Setting]:
-    found = list(pods_of(resource))
-    for script in scripts_of(resource):
-        for match in _IN_SCRIPT.finditer(script.code):
-            path, where = script.place(match.start("name"))
-            pod = next((p for p in found if path[: len(p.path)] == p.path), None)
-            yield Setting(resource, path, where, match["name"], match["value"], pod)
+def _from_script(script: Script, among: Iterable[Pod]) -> Iterator[Setting]:
+    for match in _IN_SCRIPT.finditer(script.code):
+        path, where = script.place(match.start("name"))
+        pod = next((p for p in among if _holds(p, script.resource, path)), None)
+        yield Setting(script.resource, path, where, match["name"], match["value"], pod)
 
 
-def pods_of(resource: Resource) -> Iterator[Pod]:
-    """The pods of one object."""
-    return pods(Bundle((resource,), ()))
+def _holds(pod: Pod, resource: Resource, path: Path) -> bool:
+    return pod.resource is resource and path[: len(pod.path)] == pod.path
 
 
 def _from_configmap(resource: Resource) -> Iterator[Setting]:

@@ -21,6 +21,7 @@ from podrail.model.kinds.configs import (
 )
 from podrail.model.wire import Wire
 from podrail.planning.lint.drivers import nic_policies
+from podrail.planning.lint.memo import once
 from podrail.planning.lint.reach import mapping, text
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.view import of_kind
@@ -90,6 +91,7 @@ def _shared_configs(bundle: Bundle) -> Iterator[tuple[Resource, Path]]:
                 yield resource, ("data", key)
 
 
+@once
 def pools(bundle: Bundle) -> Iterator[Pool]:
     """Every readable entry of every SR-IOV device plugin configuration."""
     for resource, path in _sriov_configs(bundle):
@@ -100,6 +102,7 @@ def pools(bundle: Bundle) -> Iterator[Pool]:
                 yield Pool(config, index, entry)
 
 
+@once
 def shared_pools(bundle: Bundle) -> Iterator[SharedPool]:
     """Every readable entry of every RDMA shared device plugin configuration."""
     for resource, path in _shared_configs(bundle):

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from podrail.model.annotation import NETWORKS, NetworkRef
 from podrail.model.bundle import Bundle
 from podrail.model.document import Path
 from podrail.model.finding import Status
-from podrail.model.podview import NETWORKS, NetworkRef
 from podrail.planning.lint.podspec import Joined, Pod, asked_as, joined, pods
 from podrail.planning.lint.reach import at, mapping, text
 from podrail.planning.lint.registry import Hit, rule

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from podrail.model.annotation import NETWORKS, NetworkRef, Networks, parse_networks
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
-from podrail.model.podview import NETWORKS, NetworkRef, Networks, parse_networks
+from podrail.planning.lint.memo import once
 from podrail.planning.lint.reach import at, items, mapping, text, texts
 from podrail.planning.lint.registry import Hit
 from podrail.planning.lint.view import Attachment, find_attachment
@@ -107,6 +108,7 @@ class Pod:
         return Hit(self.resource, path, actual, expected, fix, key=key)
 
 
+@once
 def pods(bundle: Bundle) -> Iterator[Pod]:
     """Every pod and every pod template."""
     for resource in bundle.resources:
@@ -187,6 +189,7 @@ class Joined:
         return known and self.pod.networks().problem is None
 
 
+@once
 def joined(bundle: Bundle) -> Iterator[Joined]:
     """Every pod with its networks looked up."""
     for pod in pods(bundle):

@@ -20,6 +20,7 @@ from podrail.model.document import Path
 from podrail.model.finding import Status, Where
 from podrail.model.kinds.configs import Embedded, JsonProblem, embedded_json
 from podrail.planning.lint.attachments import plugins
+from podrail.planning.lint.memo import once
 from podrail.planning.lint.registry import Hit
 from podrail.planning.lint.view import NAD, Attachment, attachments, field, of_kind
 
@@ -73,6 +74,7 @@ class Source:
         return [((*path, at), text) for at, text in found if isinstance(text, str)]
 
 
+@once
 def ipams(bundle: Bundle) -> Iterator[Source]:
     """Every `ipam` object that is readable, of whichever kind of network."""
     for attachment in attachments(bundle):
@@ -93,12 +95,14 @@ def _configs(attachment: Attachment) -> Iterator[tuple[Embedded, Path]]:
             yield config, ()
 
 
+@once
 def pools(bundle: Bundle) -> Iterator[Source]:
     """nv-ipam's pools."""
     for resource in of_kind(bundle, *POOLS):
         yield Source(resource, None, None, ("spec",), resource.kind)
 
 
+@once
 def sources(bundle: Bundle) -> list[Source]:
     """All of them."""
     return [*ipams(bundle), *pools(bundle)]
@@ -145,6 +149,7 @@ def ranges(source: Source) -> list[Range]:
     return [range_ for range_ in found if range_ is not None]
 
 
+@once
 def all_ranges(bundle: Bundle) -> Iterator[Range]:
     """The ranges of every source of a bundle."""
     for source in sources(bundle):

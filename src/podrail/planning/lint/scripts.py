@@ -18,6 +18,7 @@ from typing import Any
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Where
+from podrail.planning.lint.memo import once
 from podrail.planning.lint.reach import at, items, line_of, text
 from podrail.planning.lint.registry import Hit
 
@@ -58,6 +59,7 @@ class Script:
         return Hit(self.resource, path, actual, expected, fix, where=where)
 
 
+@once
 def scripts(bundle: Bundle) -> Iterator[Script]:
     """Every script of every object."""
     for resource in bundle.resources:

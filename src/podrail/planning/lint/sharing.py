@@ -167,9 +167,10 @@ def _whole_pf(policy: Policy) -> dict[str, str]:
     errata=("E51",),
 )
 def pooled_rails(bundle: Bundle) -> Iterator[Hit]:
+    training = [pod for pod in pods(bundle) if pod.gpus() > 1]
     for policy in policies(bundle):
         count, name = pf_count(policy), policy.model.spec.resource_name
-        pod = next((p for p in pods(bundle) if _trains_on(p, name)), None)
+        pod = next((p for p in training if _asks(p, name)), None)
         if count is not None and count > 1 and pod is not None:
             nic = policy.model.spec.nic_selector
             yield Hit(
@@ -181,5 +182,5 @@ def pooled_rails(bundle: Bundle) -> Iterator[Hit]:
             )  # fmt: skip
 
 
-def _trains_on(pod: Pod, resource_name: str) -> bool:
-    return pod.gpus() > 1 and any(bare(name) == resource_name for name in pod.asked())
+def _asks(pod: Pod, resource_name: str) -> bool:
+    return any(bare(name) == resource_name for name in pod.asked())

@@ -14,6 +14,7 @@ from podrail.model import pciids
 from podrail.model.bundle import Bundle, Resource, Typed
 from podrail.model.document import Path
 from podrail.model.kinds.sriov import SriovIBNetwork, SriovNetwork, SriovNetworkNodePolicy
+from podrail.planning.lint.memo import once
 
 Policy = Typed[SriovNetworkNodePolicy]
 Network = Typed[SriovNetwork] | Typed[SriovIBNetwork]
@@ -37,6 +38,7 @@ _HOSTNAME = "kubernetes.io/hostname"
 # --- policies ---------------------------------------------------------------------------------
 
 
+@once
 def policies(bundle: Bundle) -> list[Policy]:
     """Every SriovNetworkNodePolicy, in the order given."""
     return list(bundle.of(SriovNetworkNodePolicy))
@@ -194,6 +196,7 @@ _BECOME_NADS = {
 }  # fmt: skip
 
 
+@once
 def networks(bundle: Bundle) -> list[Network]:
     """Every SriovNetwork and SriovIBNetwork."""
     return [*bundle.of(SriovNetwork), *bundle.of(SriovIBNetwork)]
@@ -204,6 +207,7 @@ def networks_for(bundle: Bundle, resource_name: str) -> list[Network]:
     return [n for n in networks(bundle) if n.model.spec.resource_name == resource_name]
 
 
+@once
 def attachments(bundle: Bundle) -> list[Attachment]:
     """Every network a pod of this bundle could name, whatever kind makes it."""
     found = (_attachment(bundle, resource) for resource in bundle.resources)
@@ -252,6 +256,7 @@ def _from_nad(resource: Resource) -> Attachment:
 # --- the operators ----------------------------------------------------------------------------
 
 
+@once
 def operator_namespaces(bundle: Bundle) -> list[str]:
     """The operator namespaces this bundle puts SR-IOV objects in."""
     used = (r.namespace for r in bundle.resources if sriov_group(r))
