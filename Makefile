@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.locked
 
-.PHONY: up test check bench setup lock clean
+.PHONY: up test check bench docs setup lock clean
 
 up: setup
 	@$(BIN)/podrail up --twin --once
@@ -13,10 +13,14 @@ test: setup
 	@$(BIN)/python -m pytest -n auto
 
 check: setup
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tools.docs --check
+
+docs: setup
+	@$(BIN)/python -m tools.docs
 
 bench: setup
 	@$(BIN)/python -m benchmarks

@@ -89,6 +89,19 @@ def fleet(nodes: int) -> list[Inventory]:
     return [node(number) for number in range(nodes)]
 
 
+def unlike(nodes: int) -> list[Inventory]:
+    """The worst fleet: no two nodes alike, and a pod on every VF."""
+    return [_alone(node(number), number) for number in range(nodes)]
+
+
+def _alone(inventory: Inventory, number: int) -> Inventory:
+    def held(pf: Pf) -> Pf:
+        vfs = VfTable(replace(vf, holder=f"pod {number}-{vf.index}") for vf in pf.vfs)
+        return replace(pf, mtu=1000 + number, vfs=vfs)
+
+    return replace(inventory, pfs=tuple(held(pf) for pf in inventory.pfs))
+
+
 def changed(inventory: Inventory) -> Inventory:
     """The same machine after somebody removed the VFs of one PF."""
     first, second, *rest = inventory.pfs

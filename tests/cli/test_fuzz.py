@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.conftest import ROOT
 
 from podrail.cli import cli
 from podrail.cli.shared import lint_exit
@@ -19,6 +18,7 @@ from podrail.model.inventory import Inventory
 from podrail.planning.lint import lint
 from podrail.planning.planner import Planner
 from podrail.planning.show import show
+from tests.conftest import ROOT
 
 CASES = sorted((ROOT / "tests" / "lint" / "cases").glob("*.yaml"))
 SEEDS = [*sorted((ROOT / "examples").rglob("*.yaml")), *CASES]

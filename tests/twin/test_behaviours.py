@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 from podrail.host.twins.behaviours import BEHAVIOURS, PROVEN, UNPROVEN, Behaviour
+from tests.conftest import ROOT
 
 HERE = Path(__file__).parent
 
@@ -33,4 +35,9 @@ def test_ids_are_unique() -> None:
 def test_what_is_proven_cites_the_lab(behaviour: Behaviour) -> None:
     assert behaviour.statement
     assert behaviour.status in (PROVEN, UNPROVEN)
-    assert behaviour.citation.startswith("lab/") == (behaviour.status == PROVEN)
+    recorded = behaviour.citation.startswith(("tests/data/lab/", "docs/"))
+    assert recorded == (behaviour.status == PROVEN)
+    if recorded:
+        file = re.match(r"[\w./*-]+", behaviour.citation)
+        assert file
+        assert list(ROOT.glob(file[0].rstrip(".,"))), f"{file[0]} is not in this repository"

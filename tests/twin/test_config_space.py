@@ -1,4 +1,4 @@
-"""The encoder against the configuration space of a real igb (lab/samples/lspci-xxxx-PF.txt)."""
+"""The encoder against the configuration space of a real igb (tests/data/lab/lspci-xxxx-PF.txt)."""
 
 from __future__ import annotations
 

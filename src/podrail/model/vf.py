@@ -177,6 +177,10 @@ class VfTable(Sequence[Vf]):
         packed = self._columns[_COLUMNS.index(name)]
         return [packed[i] for i in range(self._count)]
 
+    def columns(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Some fields of every VF, row by row."""
+        return zip(*(self.column(name) for name in names), strict=True)
+
     def any(self, name: str) -> bool:
         """Whether any VF has a value in this field; constant time where all agree."""
         if not self._count:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from podrail.model.inventory import Inventory, Pf
 from podrail.model.pciids import MELLANOX
 from podrail.model.plan import Action, Change, Disturbs, PfPlan, VfGroup
-from podrail.model.vf import Vf
+from podrail.model.vf import VfTable
 from podrail.planning.cost import (
     ADJUST_SECONDS,
     DRAIN_SECONDS,
@@ -47,7 +47,7 @@ class Machine:
 
 
 def decide(pf: Pf, wish: Wish, machine: Machine, *, management_allowed: bool = False) -> PfPlan:
-    """What happens to a PF that policies select."""
+    """What happens to a PF that policies select, whoever holds its VFs."""
     refusal = _impossible(pf, wish, machine)
     if refusal:
         return _refuse(pf, wish, *refusal)
@@ -63,6 +63,17 @@ def decide(pf: Pf, wish: Wish, machine: Machine, *, management_allowed: bool = F
     action = _action(pf, changes)
     disturbs = _disturbs(pf, wish, action, changes)
     return PfPlan(pf.pci, pf.name, action, changes, wish.groups, disturbs)
+
+
+def disturbing_holders(pf: Pf, wish: Wish, plan: PfPlan) -> PfPlan:
+    """The same plan, with the pods that hold the VFs it touches."""
+    if plan.action in (Action.NONE, Action.REFUSE):
+        return plan
+    pods = _disturbed_holders(pf, wish, plan.action)
+    if not pods:
+        return plan
+    seconds = round(plan.disturbs.seconds + DRAIN_SECONDS, 1)
+    return replace(plan, disturbs=replace(plan.disturbs, pods=pods, seconds=seconds))
 
 
 def give_back(pf: Pf, *, management_allowed: bool = False) -> PfPlan | None:
@@ -230,9 +241,14 @@ def _differences(
     pf: Pf, group: VfGroup
 ) -> Iterator[tuple[str, str | int | None, str | int, list[int]]]:
     """Runs of VFs that differ from the wish in the same way."""
+    inside = pf.vfs.columns("index", "driver", "mtu", "guid")
+    if pf.vfs.uniform("driver") and pf.vfs.uniform("mtu") and pf.link_type != "ib":
+        _, driver, mtu, guid = next(inside)
+        for field, old, new in _difference(pf, group, driver, mtu, guid):
+            yield field, old, new, [i for i in group.range if i < len(pf.vfs)]
+        return
     runs: dict[tuple[str, str | int | None, str | int], list[int]] = {}
-    columns = (pf.vfs.column(name) for name in ("index", "driver", "mtu", "guid"))
-    for index, driver, mtu, guid in zip(*columns, strict=True):
+    for index, driver, mtu, guid in inside:
         if group.range.first <= index <= group.range.last:
             for difference in _difference(pf, group, driver, mtu, guid):
                 runs.setdefault(difference, []).append(index)
@@ -282,24 +298,23 @@ def _action(pf: Pf, changes: tuple[Change, ...]) -> Action:
 
 def _disturbs(pf: Pf, wish: Wish, action: Action, changes: tuple[Change, ...]) -> Disturbs:
     reboot = any(change.field == "linkType" for change in changes)
-    pods = _disturbed_holders(pf, wish, action, changes)
     seconds = ADJUST_SECONDS
     if action in (Action.CREATE, *_DESTROYING):
         seconds = creation_seconds(int(wish.num_vfs.value or 0))
-    seconds += (DRAIN_SECONDS if pods else 0) + (REBOOT_SECONDS if reboot else 0)
-    return Disturbs(pods, drain=bool(pf.numvfs), reboot=reboot, seconds=round(seconds, 1))
+    seconds += REBOOT_SECONDS if reboot else 0
+    return Disturbs(drain=bool(pf.numvfs), reboot=reboot, seconds=round(seconds, 1))
 
 
-def _disturbed_holders(
-    pf: Pf, wish: Wish, action: Action, changes: tuple[Change, ...]
-) -> tuple[str, ...]:
-    if not pf.vfs.any("holder"):
-        return ()
+def _disturbed_holders(pf: Pf, wish: Wish, action: Action) -> tuple[str, ...]:
     if action in _DESTROYING:
         return _holders(pf.vfs)
     touched = {i for g in wish.groups for *_, at in _differences(pf, g) for i in at}
-    return _holders(vf for vf in pf.vfs if vf.index in touched)
+    return _holders(pf.vfs, touched)
 
 
-def _holders(vfs: Iterable[Vf]) -> tuple[str, ...]:
-    return tuple(f"vf {vf.index}: {vf.holder}" for vf in vfs if vf.holder)
+def _holders(vfs: VfTable, among: Container[int] | None = None) -> tuple[str, ...]:
+    return tuple(
+        f"vf {index}: {holder}"
+        for index, holder in vfs.columns("index", "holder")
+        if holder and (among is None or index in among)
+    )

@@ -14,7 +14,7 @@ from podrail.model.finding import Finding, Status, Subject
 from podrail.model.inventory import Inventory, Pf
 from podrail.model.plan import Action, Change, NodePlan, NotSelected, PfPlan, Plan
 from podrail.model.policy import Policy, in_order, policies
-from podrail.planning.decide import Machine, decide, give_back, wants_vfio
+from podrail.planning.decide import Machine, decide, disturbing_holders, give_back, wants_vfio
 from podrail.planning.merge import Wish, merge
 from podrail.planning.pools import Pool, pools
 from podrail.planning.select import selects_node, selects_pf
@@ -129,7 +129,12 @@ class Planner:
         allowed = bool(self._allowed & {pf.pci, pf.name, *pf.altnames})
         if wish is None:
             return give_back(pf, management_allowed=allowed)
-        if pf.vfs.any("holder") or (pf.link_type == "ib" and pf.vfs.has_zero_guid()):
+        plan = self._decision(pf, wish, machine, allowed)
+        return disturbing_holders(pf, wish, plan) if pf.vfs.any("holder") else plan
+
+    def _decision(self, pf: Pf, wish: Wish, machine: Machine, allowed: bool) -> PfPlan:
+        """Shared by all PFs in the same state."""
+        if pf.link_type == "ib" and pf.vfs.has_zero_guid():
             return decide(pf, wish, machine, management_allowed=allowed)
         shape = pf.vfs.shape("driver", "mtu")
         key = (

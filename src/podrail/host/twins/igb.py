@@ -1,4 +1,4 @@
-"""`igb`: the lab VM with NUMA (lab/vm-numa.sh): two igb NICs, one of them behind a PCIe switch with
+"""`igb`: the lab VM with NUMA: two igb NICs, one of them behind a PCIe switch with
 QEMU's edu device as a stand-in for an accelerator, and a virtio NIC for management.
 
 Kernel 7.2 of trixie-backports; no udev, so names are the kernel's own.

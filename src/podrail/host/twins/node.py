@@ -105,7 +105,7 @@ def _mounts(host: TwinHost, machine: spec.Machine) -> None:
 
 
 def _options(mount: spec.NfsMount) -> str:
-    """As in lab/samples/nfsordma-client.txt."""
+    """As in tests/data/lab/nfsordma-client.txt."""
     many = f"nconnect={mount.connections}," if mount.connections > 1 else ""
     port = "port=20049," if mount.transport == "rdma" else ""
     return (

@@ -1,5 +1,5 @@
 """`ip link|addr|route show` of a twin, with the keys and their order as iproute2 prints them
-(lab/samples/ip-d-j-link-rootns.json)."""
+(tests/data/lab/ip-d-j-link-rootns.json)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rdma` and `ibv_devinfo` of a twin (lab/samples/rdma-*.json, ibv_devinfo-v-rxe0-on-VF.txt)."""
+"""`rdma` and `ibv_devinfo` of a twin (tests/data/lab/rdma-*.json, ibv_devinfo-v-rxe0-on-VF.txt)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _link(host: TwinHost, name: str, details: bool) -> dict[str, Any]:
 
 
 def _resource(host: TwinHost, name: str) -> dict[str, Any]:
-    """Kernel users only: ib_core, IPoIB and NFS (lab/samples/nfsordma-client.txt)."""
+    """Kernel users only: ib_core, IPoIB and NFS (tests/data/lab/nfsordma-client.txt)."""
     out: dict[str, Any] = {"ifindex": host.rdma_index[name], "ifname": name}
     nfs = _nfs_connections(host, name)
     ipoib = 1 if _is_ib(host, name) and host.loaded("ib_ipoib") else 0

@@ -12,7 +12,7 @@ _NO_EEPROM = ("igbvf", "virtio_net")
 
 
 def ethtool(host: TwinHost, argv: Sequence[str]) -> Ran:
-    """`ethtool -i NAME` (lab/samples/ethtool-i-PF.txt)."""
+    """`ethtool -i NAME` (tests/data/lab/ethtool-i-PF.txt)."""
     if len(argv) != 3 or argv[1] != "-i":
         return not_modelled(argv)
     netdev = host.netdevs.get(argv[2])
