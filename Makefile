@@ -4,13 +4,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.locked
 
-.PHONY: up test check bench docs setup lock clean
+.PHONY: up test test-lab check bench docs setup lock clean
 
 up: setup
 	@$(BIN)/podrail up --twin --once
 
 test: setup
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest -n auto -m "not lab"
+
+# One boot serves all; -n would boot a lab per worker.
+test-lab: setup
+	@$(BIN)/python -m pytest -m lab tests/lab
 
 check: setup
 	$(BIN)/ruff check src tests benchmarks tools

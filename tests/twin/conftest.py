@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from podrail.cli.shared import opened
 from podrail.host.open import open_host
 from podrail.host.seam import Host
 
@@ -75,10 +76,22 @@ def _igb_pfs(host: Host) -> list[str]:
     return found
 
 
+@pytest.fixture(scope="session")
+def contract_host() -> Iterator[Host | None]:
+    """The machine that was named, kept open; None where each test has a twin of its own."""
+    spec = os.environ.get("PODRAIL_CONTRACT_HOST")
+    if spec is None:
+        yield None
+        return
+    host, _ = opened(spec, (), ())
+    yield host
+    getattr(host, "close", lambda: None)()
+
+
 @pytest.fixture
-def pf() -> Iterator[Pf]:
+def pf(contract_host: Host | None) -> Iterator[Pf]:
     """An igb PF of the lab VM or of its twin, without VFs before and after."""
-    host = open_host(os.environ.get("PODRAIL_CONTRACT_HOST", "twin:igb"))
+    host = contract_host or open_host("twin:igb")
     address = _igb_pfs(host)[-1]
     name = host.entries(f"/sys/bus/pci/devices/{address}/net")[0]
     found = Pf(host, address, name)

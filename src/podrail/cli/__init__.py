@@ -19,6 +19,7 @@ VERBS = {
     "lint": "What is wrong in manifests, and the fix. Needs no machine.",
     "plan": "What manifests would change on a machine, why, and what that disturbs.",
     "size": "How many VFs and addresses a pool needs, and which limit binds.",
+    "lab": "The virtual cluster: nodes with real SR-IOV and RDMA kernels, no hardware needed.",
     "up": "The whole story on this machine, on a twin; never a real NIC.",
 }
 

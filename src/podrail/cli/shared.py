@@ -46,7 +46,7 @@ def host_options(*, many: bool, default: str | None = "local") -> Callable[[F], 
             click.option(
                 "--host", "hosts" if many else "host", multiple=many, metavar="HOST",
                 default=[default] if many and default else default, show_default=default,
-                help=f"local, a record FILE, or twin:NAME{again}.",
+                help=f"local, a record FILE, twin:NAME or lab:NODE{again}.",
             ),
         ):  # fmt: skip
             function = option(function)
@@ -76,8 +76,18 @@ def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
 
 def opened(spec: str, faults: Sequence[str], labels: Sequence[str]) -> tuple[Host, dict[str, str]]:
     """A host and the labels its node has beyond those the hardware gives it."""
-    host = open_host(spec, faults)
+    host = _lab_node(spec, faults) if spec.startswith("lab:") else open_host(spec, faults)
     return host, {**getattr(host, "labels", {}), **parse_labels(labels)}
+
+
+def _lab_node(spec: str, faults: Sequence[str]) -> Host:
+    from podrail.lab import lifecycle
+    from podrail.lab.host import LabHost
+
+    if faults:
+        raise UsageError("--fault is for twins and records; break a lab with: podrail lab fault")
+    lab, node = lifecycle.find(spec.removeprefix("lab:"))
+    return LabHost(node, lab.address(node))
 
 
 def read_manifests(paths: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,0 +1,181 @@
+"""The host's side of the agent: one authenticated connection to one node."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import selectors
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from podrail.host.seam import Ran
+from podrail.lab.guest.agent import Closed, proof, receive, send
+from podrail.model.errors import Refused
+
+_CHUNK = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a node's agent answers, and the lab's secret."""
+
+    port: int
+    secret: bytes
+    host: str = "127.0.0.1"
+
+
+class Connection:
+    """A conversation with a node; one request at a time."""
+
+    def __init__(self, address: Address, *, timeout: float = 10.0) -> None:
+        self._sock = socket.create_connection((address.host, address.port), timeout=timeout)
+        try:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._prove(address.secret)
+        except BaseException:
+            self._sock.close()
+            raise
+        self._sock.settimeout(None)
+
+    def _prove(self, secret: bytes) -> None:
+        kind, theirs = receive(self._sock)
+        if kind != b"N":
+            raise Closed("not a lab node")
+        mine = os.urandom(16)
+        send(self._sock, b"A", mine + proof(secret, b"client", theirs))
+        try:
+            kind, given = receive(self._sock)
+        except Closed as closed:
+            raise Refused(
+                "the node does not know this lab's secret: it is another lab's"
+            ) from closed
+        if not hmac.compare_digest(given, proof(secret, b"server", mine)):
+            raise Refused("what answers on the node's port does not know this lab's secret")
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, operation: str, **request: Any) -> Any:
+        """One small request; OSError with the node's errno when it fails there."""
+        self._request(operation, **request)
+        return json.loads(self._reply(b"R", request.get("path")))
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file."""
+        self._request("read", path=path)
+        return self._reply(b"D", path)
+
+    def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Copy a file into the node; it appears there whole or not at all."""
+        self._request("put", path=path, mode=mode)
+        for at in range(0, len(data), _CHUNK):
+            send(self._sock, b"D", data[at : at + _CHUNK])
+        send(self._sock, b"D")
+        self._reply(b"R", path)
+
+    def _request(self, operation: str, **request: Any) -> None:
+        send(self._sock, b"Q", json.dumps({"op": operation, **request}).encode())
+
+    def _reply(self, wanted: bytes, path: str | None) -> bytes:
+        kind, payload = receive(self._sock)
+        if kind == b"F":
+            raise _failed(payload, path)
+        if kind != wanted:
+            raise Closed(f"frame {kind!r} where {wanted!r} was due")
+        return payload
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran:  # fmt: skip
+        """A program with its output collected; TimeoutError when it was ended for lateness."""
+        self._request("run", argv=list(argv), timeout=timeout, env=dict(env or {}))
+        feeding = threading.Thread(target=self._send_input, args=(stdin,), daemon=True)
+        feeding.start()  # beside the reading: neither side may wait for the other to finish
+        out: dict[bytes, list[bytes]] = {b"O": [], b"E": []}
+        while True:
+            kind, payload = receive(self._sock)
+            if kind == b"F":
+                raise _failed(payload, argv[0])
+            if kind == b"X":
+                break
+            out[kind].append(payload)
+        feeding.join()
+        ended = json.loads(payload)
+        if ended["timed_out"]:
+            raise TimeoutError(110, f"no end within {timeout:g} s", argv[0])
+        texts = {k: b"".join(parts).decode("utf-8", "replace") for k, parts in out.items()}
+        return Ran(tuple(argv), _shell_rc(ended["rc"]), texts[b"O"], texts[b"E"])
+
+    def _send_input(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            for at in range(0, len(data), _CHUNK):
+                send(self._sock, b"I", data[at : at + _CHUNK])
+            send(self._sock, b"I")
+
+    def stream(
+        self, argv: Sequence[str], stdin: BinaryIO | None, stdout: BinaryIO, stderr: BinaryIO,
+        *, timeout: float | None = None,
+    ) -> int:  # fmt: skip
+        """A program joined to this process's own streams; its exit status."""
+        self._request("run", argv=list(argv), timeout=timeout)
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._sock, selectors.EVENT_READ)
+            if stdin is None:
+                send(self._sock, b"I")
+            else:
+                _register(waiting, stdin, self._sock)
+            while True:
+                for key, _ in waiting.select():
+                    if key.fileobj is self._sock:
+                        kind, payload = receive(self._sock)
+                        if kind == b"F":
+                            raise _failed(payload, argv[0])
+                        if kind == b"X":
+                            ended = json.loads(payload)
+                            return 124 if ended["timed_out"] else _shell_rc(ended["rc"])
+                        sink = stdout if kind == b"O" else stderr
+                        sink.write(payload)
+                        sink.flush()
+                    elif not self._feed(key.fd):
+                        waiting.unregister(key.fileobj)
+
+    def _feed(self, fd: int) -> bool:
+        data = os.read(fd, _CHUNK)
+        send(self._sock, b"I", data)
+        return bool(data)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program that `stream` is carrying."""
+        send(self._sock, b"S", str(number).encode())
+
+
+def _register(waiting: selectors.BaseSelector, stdin: BinaryIO, sock: socket.socket) -> None:
+    """A plain file cannot be waited for: it is sent at once."""
+    try:
+        waiting.register(stdin, selectors.EVENT_READ)
+    except PermissionError:
+        while data := stdin.read(_CHUNK):
+            send(sock, b"I", data)
+        send(sock, b"I")
+
+
+def _shell_rc(rc: int) -> int:
+    """A death by signal as shells report it."""
+    return 128 - rc if rc < 0 else rc
+
+
+def _failed(payload: bytes, path: str | None) -> OSError:
+    failure = json.loads(payload)
+    return OSError(failure["errno"], os.strerror(failure["errno"]), path or failure["message"])

@@ -1,0 +1,1 @@
+"""What is copied into a node of the lab."""

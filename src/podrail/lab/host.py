@@ -1,0 +1,61 @@
+"""LabHost: a node of the lab behind the host seam."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from podrail.host.seam import Ran
+from podrail.lab.client import Address, Connection
+
+
+class LabHost:
+    """A lab node; every read, write and program happens inside it."""
+
+    def __init__(self, node: str, address: Address) -> None:
+        self._node = node
+        self._address = address
+        self._connection: Connection | None = None
+
+    @property
+    def label(self) -> str:
+        return f"lab:{self._node}"
+
+    @property
+    def connection(self) -> Connection:
+        """Opened at first use, and kept: a connection costs more than a question."""
+        if self._connection is None:
+            self._connection = Connection(self._address)
+        return self._connection
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> LabHost:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, path: str) -> str:
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.connection.read(path)
+
+    def write(self, path: str, text: str) -> None:
+        self.connection.ask("write", path=path, text=text)
+
+    def entries(self, path: str) -> tuple[str, ...]:
+        return tuple(self.connection.ask("entries", path=path))
+
+    def readlink(self, path: str) -> str:
+        return str(self.connection.ask("readlink", path=path))
+
+    def resolve(self, path: str) -> str:
+        return str(self.connection.ask("resolve", path=path))
+
+    def run(self, argv: Sequence[str], *, timeout: float = 60.0) -> Ran:
+        return self.connection.run(argv, timeout=timeout)

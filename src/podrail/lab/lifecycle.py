@@ -1,0 +1,250 @@
+"""A lab's life: up, what is up, down. Each leaves a clean state however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from podrail.lab import state
+from podrail.lab.client import Address, Connection
+from podrail.lab.progress import Progress, Report
+from podrail.lab.qemu import NICS, Image, Machine, argv
+from podrail.lab.state import LabState, NodeState
+from podrail.model.errors import PodrailError, Refused, UsageError
+
+BOOT_SECONDS = 180.0
+_USUAL = 15.0
+MEMORY_MB = 1024
+_MAX_NODES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A lab as asked for."""
+
+    name: str
+    nodes: int
+    image: Image
+    podrail: Path | None
+    qemu: str = "qemu-system-x86_64"
+
+
+def up(wanted: Wanted, report: Report, *, boot_seconds: float = BOOT_SECONDS) -> LabState:
+    """Boot every node and wait until each answers; on any failure nothing stays."""
+    if not 2 <= wanted.nodes <= _MAX_NODES:
+        raise UsageError(f"--nodes {wanted.nodes}: a lab has 2 to {_MAX_NODES} nodes")
+    with state.locked(wanted.name):
+        before = state.load(wanted.name)
+        if before and before.alive:
+            raise Refused(
+                f"lab {wanted.name} is up already; podrail lab down, or choose another --name"
+            )
+        state.forget(wanted.name)
+        _check_memory(wanted.nodes)
+        return _boot(wanted, report, boot_seconds)
+
+
+def _check_memory(nodes: int) -> None:
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            have, need = int(line.split()[1]) // 1024, nodes * (MEMORY_MB + 400)
+            if have < need:
+                raise Refused(f"{nodes} nodes need {need} MB of memory, {have} MB are free")
+
+
+def _boot(wanted: Wanted, report: Report, boot_seconds: float) -> LabState:
+    run = state.new_run_directory()
+    secret = secrets.token_bytes(32)
+    _private(run / "secret", secret)
+    machines = [Machine(n + 1, _free_port(), run, MEMORY_MB) for n in range(wanted.nodes)]
+    keeper = _start_keeper(wanted, machines, run)
+    lab = _describe(wanted, machines, run, keeper.pid)
+    try:
+        state.save(lab)
+        _wait(lab, keeper, report, boot_seconds)
+        assert keeper.stdin is not None
+        keeper.stdin.write(b"keep\n")
+        keeper.stdin.flush()
+    except BaseException:
+        _stop(keeper)
+        state.forget(wanted.name)
+        raise
+    return lab
+
+
+def _private(file: Path, data: bytes) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(data)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _start_keeper(wanted: Wanted, machines: list[Machine], run: Path) -> subprocess.Popen[bytes]:
+    specification = run / "specification.json"
+    nodes = [
+        {
+            "name": machine.name,
+            "argv": argv(machine, wanted.image, wanted.podrail, wanted.qemu),
+            "nics": [[str(machine.hub(k)), str(machine.wire(k))] for k in range(NICS)],
+        }
+        for machine in machines
+    ]
+    specification.write_text(
+        json.dumps({"control": str(run / "control"), "log": str(run / "log"), "nodes": nodes}),
+        encoding="utf-8",
+    )
+    with (run / "log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "podrail.lab.keeper", str(specification)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _describe(wanted: Wanted, machines: list[Machine], run: Path, pid: int) -> LabState:
+    nodes = tuple(NodeState(m.name, m.port, str(m.console), str(m.qmp)) for m in machines)
+    return LabState(wanted.name, str(run), pid, state.start_time(pid), nodes)
+
+
+def _wait(
+    lab: LabState, keeper: subprocess.Popen[bytes], report: Report, boot_seconds: float
+) -> None:
+    """Until every node's agent answers."""
+    start, waiting = time.monotonic(), list(lab.nodes)
+    report(Progress("boot", f"booting {', '.join(node.name for node in waiting)}", 0.0, _USUAL))
+    while waiting:
+        for node in list(waiting):
+            if _answers(lab.address(node.name)):
+                waiting.remove(node)
+                took = time.monotonic() - start
+                report(Progress(node.name, f"{node.name} ready after {took:.0f} s"))
+        if waiting and keeper.poll() is not None:
+            raise Refused(f"the lab's keeper ended: {_tail(Path(lab.run) / 'log')}")
+        dead = next((n for n in waiting if _ended(lab, n.name)), None)
+        if dead:
+            raise Refused(f"{dead.name} did not start: {_tail(Path(lab.run) / 'log')}")
+        if waiting and time.monotonic() - start > boot_seconds:
+            node = waiting[0]
+            raise Refused(
+                f"{node.name} does not answer after {boot_seconds:.0f} s; its console ends with:\n"
+                f"{_tail(Path(node.console))}"
+            )
+
+
+def _answers(address: Address) -> bool:
+    """One short try; slirp accepts before the guest does, so only a proof of the secret counts."""
+    try:
+        with Connection(address, timeout=1.0) as connection:
+            connection.ask("ping")
+            return True
+    except (OSError, PodrailError):
+        return False
+
+
+def _ended(lab: LabState, node: str) -> bool:
+    with contextlib.suppress(PodrailError):
+        return control(lab, "status")["nodes"][node] is not None
+    return False
+
+
+def _tail(file: Path, lines: int = 12) -> str:
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "(nothing was written)"
+    return "\n".join(text.strip().splitlines()[-lines:]) or "(nothing was written)"
+
+
+def control(lab: LabState, operation: str, **request: object) -> dict[str, dict[str, int | None]]:
+    """Ask the keeper."""
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(5.0)
+            sock.connect(str(lab.control))
+            sock.sendall(json.dumps({"op": operation, **request}).encode() + b"\n")
+            answer: dict[str, dict[str, int | None]] = json.loads(sock.makefile("rb").readline())
+    except (OSError, ValueError) as failure:
+        raise Refused(f"the keeper of lab {lab.name} does not answer ({failure})") from failure
+    if "error" in answer:
+        raise Refused(f"the keeper of lab {lab.name} refuses: {answer['error']}")
+    return answer
+
+
+def _stop(keeper: subprocess.Popen[bytes]) -> None:
+    keeper.terminate()
+    try:
+        keeper.wait(8.0)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
+
+
+def down(name: str) -> bool:
+    """Take a lab down; False when none was up. What it left on disk goes too."""
+    with state.locked(name):
+        lab = state.load(name)
+        if lab is None:
+            return False
+        was_up = lab.alive
+        if was_up:
+            os.kill(lab.keeper, signal.SIGTERM)
+            _gone(lab, 8.0)
+            if lab.alive:
+                os.kill(lab.keeper, signal.SIGKILL)
+                _gone(lab, 2.0)
+        state.forget(name)
+        return was_up
+
+
+def _gone(lab: LabState, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    with contextlib.suppress(ProcessLookupError, OSError):
+        descriptor = os.pidfd_open(lab.keeper)
+        try:
+            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        finally:
+            os.close(descriptor)
+
+
+def running() -> Iterator[LabState]:
+    """Every lab that is up; what a crash left behind is cleared away on the way."""
+    for name in state.names():
+        lab = state.load(name)
+        if lab is None:
+            continue
+        if lab.alive:
+            yield lab
+        else:
+            with contextlib.suppress(Refused), state.locked(name):
+                state.forget(name)
+
+
+def find(node: str) -> tuple[LabState, str]:
+    """`node1` of the only lab that has it, or `LAB/node1`."""
+    lab_name, _, name = node.rpartition("/")
+    labs = [lab for lab in running() if not lab_name or lab.name == lab_name]
+    if not labs:
+        which = f"lab {lab_name}" if lab_name else "a lab"
+        raise UsageError(f"{which} is not up; start it with: podrail lab up")
+    having = [lab for lab in labs if any(n.name == name for n in lab.nodes)]
+    if len(having) > 1:
+        choices = ", ".join(f"{lab.name}/{name}" for lab in having)
+        raise UsageError(f"several labs have a {name}: say one of {choices}")
+    return (having or labs)[0], (having or labs)[0].node(name).name
