@@ -71,6 +71,15 @@ def test_after_the_last_try_the_error_says_how_to_go_on() -> None:
     assert "x.deb" in str(refused.value)
 
 
+def test_a_try_that_got_further_starts_the_count_again() -> None:
+    waits, got = list[float](), iter(range(100))
+    assert (
+        fetch.patiently(failing(BUSY, 9), lambda _: None, waits.append, lambda: next(got)) == "done"
+    )
+    assert len(waits) == 9
+    assert max(waits) < 10
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -257,6 +257,7 @@ def test_an_ordinary_user_gets_one_command(etc: Path) -> None:
     assert "QEMU 7.2 where 8 or newer is wanted" in text
     command = text.partition("run:\n")[2]
     assert command.strip().startswith("sudo sh -c ")
+    assert "\n" not in command.strip()
     assert "bookworm-backports" in command
     assert MIRROR in command
 

@@ -87,7 +87,11 @@ def _lab_node(spec: str, faults: Sequence[str]) -> Host:
     if faults:
         raise UsageError("--fault is for twins and records; break a lab with: podrail lab fault")
     lab, node = lifecycle.find(spec.removeprefix("lab:"))
-    return LabHost(node, lab.address(node))
+    host = LabHost(node, lab.address(node))
+    context = click.get_current_context(silent=True)
+    if context:
+        context.call_on_close(host.close)
+    return host
 
 
 def read_manifests(paths: Sequence[str]) -> list[tuple[str, str]]:

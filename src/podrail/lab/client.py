@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import json
 import os
+import select
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -18,6 +21,9 @@ from podrail.lab.guest.agent import Closed, proof, receive, send
 from podrail.model.errors import Refused
 
 _CHUNK = 65536
+_BEAT = 2.0
+_PATIENCE = 60.0
+"""Seconds for an answer beyond the time a program itself was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,7 @@ class Connection:
             self._sock.close()
             raise
         self._sock.settimeout(None)
+        self._sending = threading.Lock()
 
     def _prove(self, secret: bytes) -> None:
         kind, theirs = receive(self._sock)
@@ -80,15 +87,28 @@ class Connection:
         """Copy a file into the node; it appears there whole or not at all."""
         self._request("put", path=path, mode=mode)
         for at in range(0, len(data), _CHUNK):
-            send(self._sock, b"D", data[at : at + _CHUNK])
-        send(self._sock, b"D")
+            self._send(b"D", data[at : at + _CHUNK])
+        self._send(b"D")
         self._reply(b"R", path)
 
+    def _send(self, kind: bytes, payload: bytes = b"") -> None:
+        with self._sending:
+            send(self._sock, kind, payload)
+
+    def _receive(self, deadline: float | None = None) -> tuple[bytes, bytes]:
+        """The next frame. A beat now and then finds out that the node was power-cycled: its new
+        kernel knows nothing of this connection and resets it."""
+        while not select.select([self._sock], [], [], _BEAT)[0]:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "the node does not answer")
+            self._send(b"H")
+        return receive(self._sock)
+
     def _request(self, operation: str, **request: Any) -> None:
-        send(self._sock, b"Q", json.dumps({"op": operation, **request}).encode())
+        self._send(b"Q", json.dumps({"op": operation, **request}).encode())
 
     def _reply(self, wanted: bytes, path: str | None) -> bytes:
-        kind, payload = receive(self._sock)
+        kind, payload = self._receive(time.monotonic() + _PATIENCE)
         if kind == b"F":
             raise _failed(payload, path)
         if kind != wanted:
@@ -104,8 +124,9 @@ class Connection:
         feeding = threading.Thread(target=self._send_input, args=(stdin,), daemon=True)
         feeding.start()  # beside the reading: neither side may wait for the other to finish
         out: dict[bytes, list[bytes]] = {b"O": [], b"E": []}
+        deadline = None if timeout is None else time.monotonic() + timeout + _PATIENCE
         while True:
-            kind, payload = receive(self._sock)
+            kind, payload = self._receive(deadline)
             if kind == b"F":
                 raise _failed(payload, argv[0])
             if kind == b"X":
@@ -114,15 +135,15 @@ class Connection:
         feeding.join()
         ended = json.loads(payload)
         if ended["timed_out"]:
-            raise TimeoutError(110, f"no end within {timeout:g} s", argv[0])
+            raise TimeoutError(errno.ETIMEDOUT, f"no end within {timeout:g} s", argv[0])
         texts = {k: b"".join(parts).decode("utf-8", "replace") for k, parts in out.items()}
         return Ran(tuple(argv), _shell_rc(ended["rc"]), texts[b"O"], texts[b"E"])
 
     def _send_input(self, data: bytes) -> None:
         with contextlib.suppress(OSError):
             for at in range(0, len(data), _CHUNK):
-                send(self._sock, b"I", data[at : at + _CHUNK])
-            send(self._sock, b"I")
+                self._send(b"I", data[at : at + _CHUNK])
+            self._send(b"I")
 
     def stream(
         self, argv: Sequence[str], stdin: BinaryIO | None, stdout: BinaryIO, stderr: BinaryIO,
@@ -133,11 +154,14 @@ class Connection:
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._sock, selectors.EVENT_READ)
             if stdin is None:
-                send(self._sock, b"I")
+                self._send(b"I")
             else:
-                _register(waiting, stdin, self._sock)
+                self._register(waiting, stdin)
             while True:
-                for key, _ in waiting.select():
+                ready = waiting.select(_BEAT)
+                if not ready:
+                    self._send(b"H")
+                for key, _ in ready:
                     if key.fileobj is self._sock:
                         kind, payload = receive(self._sock)
                         if kind == b"F":
@@ -153,22 +177,21 @@ class Connection:
 
     def _feed(self, fd: int) -> bool:
         data = os.read(fd, _CHUNK)
-        send(self._sock, b"I", data)
+        self._send(b"I", data)
         return bool(data)
+
+    def _register(self, waiting: selectors.BaseSelector, stdin: BinaryIO) -> None:
+        """A plain file cannot be waited for: it is sent at once."""
+        try:
+            waiting.register(stdin, selectors.EVENT_READ)
+        except PermissionError:
+            while data := stdin.read(_CHUNK):
+                self._send(b"I", data)
+            self._send(b"I")
 
     def signal(self, number: int) -> None:
         """Send a signal to the program that `stream` is carrying."""
-        send(self._sock, b"S", str(number).encode())
-
-
-def _register(waiting: selectors.BaseSelector, stdin: BinaryIO, sock: socket.socket) -> None:
-    """A plain file cannot be waited for: it is sent at once."""
-    try:
-        waiting.register(stdin, selectors.EVENT_READ)
-    except PermissionError:
-        while data := stdin.read(_CHUNK):
-            send(sock, b"I", data)
-        send(sock, b"I")
+        self._send(b"S", str(number).encode())
 
 
 def _shell_rc(rc: int) -> int:

@@ -27,6 +27,8 @@ from podrail.lab.topology import FatTree, Net
 from podrail.model.errors import Refused, Unmeasured, UsageError
 
 _SETTLE = 30.0
+_LOOK = 5.0
+"""A question ibsim loses is asked again after this long."""
 _PAUSE = 0.02
 
 
@@ -59,7 +61,8 @@ class Fabric(Inside):
         does, however that happens.
         """
         tree = tree or FatTree()
-        with fabric_state.locked(name), fabric_start.started(name, tree, net, report) as begun:
+        beginning = fabric_start.started(name, tree, net, report)
+        with fabric_state.fabrics.locked(name), beginning as begun:
             fabric = cls(begun.state, begun.leash)
             fabric.settle()
             report(f"{len(fabric.net.wiring())} links Active")
@@ -154,7 +157,8 @@ class Fabric(Inside):
     def _role(self, at: str) -> str:
         try:
             # Directed route 0 is the port itself, so a standby answers too.
-            return diags.sminfo(self.run(["sminfo", "-D", "0"], host=at, timeout=10.0).stdout).state
+            ran = self.run(["sminfo", "-D", "0"], host=at, timeout=_LOOK)
+            return diags.sminfo(ran.stdout).state
         except Unmeasured:
             return "SILENT"
 
@@ -190,8 +194,8 @@ class Fabric(Inside):
         """Whether every master has the others on record as they are."""
         for those in self._parts(managers):
             master = next(m.host for m in those if m.state == "MASTER")
-            said = self.run(["saquery", "SMIR"], host=master, timeout=10.0).stdout
             with contextlib.suppress(Unmeasured):
+                said = self.run(["saquery", "SMIR"], host=master, timeout=_LOOK).stdout
                 known = {sm.guid: sm.state for sm in diags.subnet_managers(said)}
                 if known == {self.net.end(m.host, 1)[0]: m.state for m in those}:
                     continue
@@ -203,10 +207,9 @@ class Fabric(Inside):
 
     # --- states -------------------------------------------------------------------------------
 
-    def links(self, host: str | None = None) -> tuple[diags.LinkInfo, ...]:
+    def links(self, host: str | None = None, timeout: float = 60.0) -> tuple[diags.LinkInfo, ...]:
         """Every port, as iblinkinfo sees it from a host."""
-        at = host or self._vantage()
-        ran = self.run(["iblinkinfo", "--line"], host=at)
+        ran = self.run(["iblinkinfo", "--line"], host=host or self._vantage(), timeout=timeout)
         return diags.iblinkinfo(ran.stdout or ran.stderr)
 
     def _vantage(self) -> str:
@@ -225,12 +228,13 @@ class Fabric(Inside):
         """Until the subnet manager has made every linked port it can reach Active."""
         at = self._vantage()
         wanted = {end for cable in self._part(at) for end in cable}
-        waiting: set[tuple[int, int]] = set()
+        waiting = set(wanted)
 
         def settled() -> bool:
-            active = {(k.guid, k.port) for k in self.links(at) if k.state == "Active"}
-            waiting.clear()
-            waiting.update(wanted - active)
+            with contextlib.suppress(Unmeasured):
+                links = self.links(at, _LOOK + len(self.net.nodes) / 20)
+                waiting.clear()
+                waiting.update(wanted - {(k.guid, k.port) for k in links if k.state == "Active"})
             return not waiting
 
         def unsettled() -> str:
@@ -295,23 +299,23 @@ def _host(adapter: str) -> str:
 
 def running() -> Iterator[FabricState]:
     """Every fabric that is up; what a crash left behind is cleared away on the way."""
-    for name in fabric_state.names():
-        state = fabric_state.load(name)
+    for name in fabric_state.fabrics.names():
+        state = fabric_state.fabrics.load(name)
         if state is None:
             continue
         if state.alive:
             yield state
         else:
-            with contextlib.suppress(Refused), fabric_state.locked(name):
-                fabric_state.forget(name)
+            with contextlib.suppress(Refused), fabric_state.fabrics.locked(name):
+                fabric_state.fabrics.forget(name)
 
 
 def stop(name: str) -> bool:
     """End a fabric by name; False when none was up. What it left on disk goes too."""
-    with fabric_state.locked(name):
-        state = fabric_state.load(name)
+    with fabric_state.fabrics.locked(name):
+        state = fabric_state.fabrics.load(name)
         was_up = state is not None and state.alive
         if state is not None and was_up:
             fabric_start.end(state)
-        fabric_state.forget(name)
+        fabric_state.fabrics.forget(name)
         return was_up

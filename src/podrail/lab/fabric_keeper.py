@@ -18,11 +18,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from podrail.lab.fabric_programs import inside
-from podrail.lab.fabric_simulator import Simulator, Trouble, die_with_parent
+from podrail.lab.fabric_simulator import Simulator, Trouble
+from podrail.lab.process import die_with
 
 # A standby asks after its master this often and gives up after so many silences: 1.5 s instead of
 # opensm's 40. A trap that gets lost is made good by the next sweep.
@@ -63,7 +65,7 @@ def start_manager(spec: dict[str, Any], host: str, priority: int) -> Manager:
              "-p", str(priority), "--subnet_prefix", spec["prefix"]],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=place,
             env={**environment, "OSM_TMP_DIR": str(place), "OSM_CACHE_DIR": str(place)},
-            start_new_session=True, preexec_fn=die_with_parent,
+            start_new_session=True, preexec_fn=partial(die_with, os.getpid()),
         )  # fmt: skip
     return Manager(host, priority, process)
 

@@ -7,7 +7,6 @@ another. SIM_HOST says which adapter of the fabric the program sits at.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterable
@@ -74,15 +73,3 @@ def inside(socket: str, preload: str, host: str) -> dict[str, str]:
         "LD_PRELOAD": preload,
         "SIM_HOST": host,
     }
-
-
-def started(pid: int) -> str:
-    """When a process started, from /proc: empty when it is gone or only waits to be buried.
-
-    The first process of a container often buries nobody, so a dead pid can stay for long.
-    """
-    with contextlib.suppress(OSError):
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-        fields = text.rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
-    return ""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import shutil
-import signal
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from podrail.lab.fabric_programs import simulator_environment, started
+from podrail.lab.fabric_programs import simulator_environment
+from podrail.lab.process import die_with, started
 
-_PR_SET_PDEATHSIG = 1
 _PROMPT = b"sim> "
 _LINE = 126  # ibsim's console reads lines of at most 127 bytes (sim_run_console)
 _LOG_BYTES = 1 << 20
@@ -22,11 +21,6 @@ _LOG_BYTES = 1 << 20
 
 class Trouble(Exception):
     """What the one who asked is told instead."""
-
-
-def die_with_parent() -> None:
-    """For a child before exec: the kernel ends it when its parent ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Simulator:
@@ -42,7 +36,7 @@ class Simulator:
             cwd=spec["run"],
             env=simulator_environment(spec["socket"]),
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=partial(die_with, os.getpid()),
         )
         streams = (self.process.stdin, self.process.stdout, self.process.stderr)
         self._in, self._out, self.err = (stream.fileno() for stream in streams if stream)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from podrail.lab import fabric_programs, fabric_state, state
+from podrail.lab import fabric_programs, fabric_state, process, state
 from podrail.lab.fabric_state import FabricState
 from podrail.lab.topology import FatTree, Net, render
 from podrail.model.errors import Refused
@@ -47,17 +47,17 @@ class Begun:
 @contextlib.contextmanager
 def started(name: str, tree: FatTree, net: Net | None, report: Report) -> Iterator[Begun]:
     """ibsim ready and a subnet manager started; if the body fails, all of it is gone again."""
-    before = fabric_state.load(name)
+    before = fabric_state.fabrics.load(name)
     if before and before.alive:
         raise Refused(
             f"fabric {name} is up already; podrail lab fabric down --name {name}, "
             "or choose another --name"
         )
-    fabric_state.forget(name)
+    fabric_state.fabrics.forget(name)
     programs = fabric_programs.installed()
     run = state.new_run_directory()
     with contextlib.ExitStack() as undo:
-        undo.callback(fabric_state.forget, name)
+        undo.callback(fabric_state.fabrics.forget, name)
         undo.callback(shutil.rmtree, run, ignore_errors=True)
         specification = _write(run, name, tree, net or tree.net(), programs)
         reading, leash = _keeper(run)
@@ -65,9 +65,9 @@ def started(name: str, tree: FatTree, net: Net | None, report: Report) -> Iterat
         begun = Begun(_describe(specification, tree, name), leash)
         undo.callback(begun.let_go)
         pid = _ready(reading, run)
-        begun.state = replace(begun.state, keeper=pid, started=fabric_programs.started(pid))
+        begun.state = replace(begun.state, keeper=pid, started=process.started(pid))
         report("ibsim ready")
-        fabric_state.save(begun.state)
+        fabric_state.fabrics.save(begun.state)
         yield begun
         undo.pop_all()
         os.close(reading)
@@ -87,7 +87,7 @@ def _write(
     specification: dict[str, object] = {
         **asdict(programs),
         "run": str(run),
-        "state": str(fabric_state.file(name)),
+        "state": str(fabric_state.fabrics.file(name)),
         "control": str(run / "control"),
         "socket": f"podrail-{secrets.token_hex(6)}",
         "net": str(run / "net"),

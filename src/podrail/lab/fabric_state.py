@@ -1,19 +1,14 @@
-"""Where a fabric is written down, so that a later command finds it."""
+"""What a fabric is once it is up."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
-import shutil
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podrail.lab import fabric_programs, state
+from podrail.lab.process import started
+from podrail.lab.shelf import Shelf
 from podrail.lab.topology import FatTree
-from podrail.model.errors import Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,60 +31,11 @@ class FabricState:
 
     @property
     def alive(self) -> bool:
-        return bool(self.started) and fabric_programs.started(self.keeper) == self.started
+        return bool(self.started) and started(self.keeper) == self.started
 
 
-def base() -> Path:
-    return state.base() / "fabric"
+def _read(raw: dict[str, Any]) -> FabricState:
+    return FabricState(**{**raw, "tree": FatTree(**raw["tree"])})
 
 
-def file(name: str) -> Path:
-    return base() / f"{state.check_name(name)}.json"
-
-
-def save(fabric: FabricState) -> None:
-    """Write a fabric down, whole or not at all."""
-    partial = file(fabric.name).with_suffix(".part")
-    partial.write_text(json.dumps(asdict(fabric), indent=1), encoding="utf-8")
-    partial.replace(file(fabric.name))
-
-
-def load(name: str) -> FabricState | None:
-    """A fabric as it was written down, or None."""
-    try:
-        raw: dict[str, Any] = json.loads(file(name).read_text(encoding="utf-8"))
-        return FabricState(**{**raw, "tree": FatTree(**raw["tree"])})
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError):
-        forget(name)
-        return None
-
-
-def names() -> list[str]:
-    return sorted(found.stem for found in base().glob("*.json"))
-
-
-def forget(name: str) -> None:
-    """Remove what a fabric left on disk; harmless when there is nothing."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        run = Path(json.loads(file(name).read_text(encoding="utf-8"))["run"])
-        if run.name.startswith("podrail-"):
-            shutil.rmtree(run, ignore_errors=True)
-    file(name).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def locked(name: str) -> Iterator[None]:
-    """Only one `up` or `down` of a fabric at a time."""
-    state.check_name(name)
-    base().mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (base() / f"{name}.lock").open("w", encoding="ascii") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(
-                f"fabric {name} is being started or stopped by another podrail; "
-                "wait for it, or choose another --name"
-            ) from None
-        yield
+fabrics = Shelf("fabric", "fabric", _read)

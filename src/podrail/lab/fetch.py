@@ -42,20 +42,26 @@ def patiently(
     work: Callable[[int], T],
     say: Callable[[str], None],
     sleep: Callable[[float], None] | None = None,
+    progress: Callable[[], int] = lambda: 0,
 ) -> T:
-    """Does work(attempt) until it succeeds, with growing waits while the network is to blame."""
-    for attempt in range(ATTEMPTS):
+    """Does work(attempt) until it succeeds, with growing waits while the network is to blame.
+
+    A try that got further (`progress` grew) starts the count again: what it got is kept.
+    """
+    attempt, before = 0, progress()
+    while True:
         try:
             return work(attempt)
         except ProgramFailed as failure:
             if not _transient(failure):
                 raise
-            if attempt == ATTEMPTS - 1:
+            now = progress()
+            attempt, before = (1 if now > before else attempt + 1), now
+            if attempt == ATTEMPTS:
                 raise Refused(_unreachable(failure)) from failure
-            wait = _FIRST_WAIT * 3**attempt * random.uniform(0.8, 1.2)  # noqa: S311
-            say(f"{_cause(failure)}; trying again in {wait:.0f} s ({attempt + 2} of {ATTEMPTS})")
+            wait = _FIRST_WAIT * 3 ** (attempt - 1) * random.uniform(0.8, 1.2)  # noqa: S311
+            say(f"{_cause(failure)}; trying again in {wait:.0f} s ({attempt + 1} of {ATTEMPTS})")
             (sleep or time.sleep)(wait)
-    raise AssertionError("unreachable")
 
 
 def _transient(failure: ProgramFailed) -> bool:
@@ -133,7 +139,7 @@ class Apt:
             "APT::Sandbox::User": sandbox,
             "Acquire::Languages": "none",
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
-            "Acquire::Retries": "5",
+            "Acquire::Retries": "2",
             "Acquire::http::Timeout": "30",
             "Acquire::https::Timeout": "30",
             # A second try asks for one file at a time: bursts are what mirrors refuse.
@@ -207,7 +213,10 @@ def _download(apt: Apt, names: list[str], packages: list[Package], meter: Meter)
     def attempt(number: int) -> None:
         apt.get("install", "--yes", "--download-only", *names, attempt=number, on_line=count)
 
-    patiently(attempt, meter.say)
+    def held() -> int:
+        return sum((apt.archives / p.file).exists() for p in packages)
+
+    patiently(attempt, meter.say, progress=held)
     missing = [p.file for p in packages if not (apt.archives / p.file).exists()]
     if missing:
         raise Refused(f"apt did not fetch {', '.join(missing[:3])}: run the same command again")

@@ -8,7 +8,6 @@ keeper (PR_SET_PDEATHSIG), so no way of ending leaves one behind.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import selectors
@@ -23,15 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from podrail.lab.hub import Plug, Segment
-
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with(parent: int) -> None:
-    """Between fork and exec. The parent may be gone before the kernel is asked: prctl(2)."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+from podrail.lab.process import die_with
 
 
 class Keeper:
@@ -96,7 +87,7 @@ class Keeper:
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
-                    preexec_fn=partial(_die_with, os.getpid()),
+                    preexec_fn=partial(die_with, os.getpid()),
                 )
 
     def _turn(self) -> None:

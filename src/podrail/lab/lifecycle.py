@@ -6,23 +6,22 @@ import contextlib
 import json
 import os
 import secrets
-import select
-import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from podrail.lab import state
+from podrail.lab import process, state
 from podrail.lab.client import Address, Connection
+from podrail.lab.process import Child
 from podrail.lab.progress import Progress, Report
 from podrail.lab.qemu import NICS, Image, Machine, argv
 from podrail.lab.state import LabState, NodeState
 from podrail.model.errors import PodrailError, Refused, UsageError
 
+DEFAULT = "default"
 BOOT_SECONDS = 180.0
 _USUAL = 15.0
 MEMORY_MB = 1024
@@ -44,13 +43,13 @@ def up(wanted: Wanted, report: Report, *, boot_seconds: float = BOOT_SECONDS) ->
     """Boot every node and wait until each answers; on any failure nothing stays."""
     if not 2 <= wanted.nodes <= _MAX_NODES:
         raise UsageError(f"--nodes {wanted.nodes}: a lab has 2 to {_MAX_NODES} nodes")
-    with state.locked(wanted.name):
-        before = state.load(wanted.name)
+    with state.labs.locked(wanted.name):
+        before = state.labs.load(wanted.name)
         if before and before.alive:
             raise Refused(
                 f"lab {wanted.name} is up already; podrail lab down, or choose another --name"
             )
-        state.forget(wanted.name)
+        state.labs.forget(wanted.name)
         _check_memory(wanted.nodes)
         return _boot(wanted, report, boot_seconds)
 
@@ -71,14 +70,12 @@ def _boot(wanted: Wanted, report: Report, boot_seconds: float) -> LabState:
     keeper = _start_keeper(wanted, machines, run)
     lab = _describe(wanted, machines, run, keeper.pid)
     try:
-        state.save(lab)
+        state.labs.save(lab)
         _wait(lab, keeper, report, boot_seconds)
-        assert keeper.stdin is not None
-        keeper.stdin.write(b"keep\n")
-        keeper.stdin.flush()
+        keeper.say(b"keep\n")
     except BaseException:
-        _stop(keeper)
-        state.forget(wanted.name)
+        keeper.stop()
+        state.labs.forget(wanted.name)
         raise
     return lab
 
@@ -94,7 +91,7 @@ def _free_port() -> int:
         return port
 
 
-def _start_keeper(wanted: Wanted, machines: list[Machine], run: Path) -> subprocess.Popen[bytes]:
+def _start_keeper(wanted: Wanted, machines: list[Machine], run: Path) -> Child:
     specification = run / "specification.json"
     nodes = [
         {
@@ -108,24 +105,15 @@ def _start_keeper(wanted: Wanted, machines: list[Machine], run: Path) -> subproc
         json.dumps({"control": str(run / "control"), "log": str(run / "log"), "nodes": nodes}),
         encoding="utf-8",
     )
-    with (run / "log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "podrail.lab.keeper", str(specification)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    return Child([sys.executable, "-m", "podrail.lab.keeper", str(specification)], run / "log")
 
 
 def _describe(wanted: Wanted, machines: list[Machine], run: Path, pid: int) -> LabState:
     nodes = tuple(NodeState(m.name, m.port, str(m.console), str(m.qmp)) for m in machines)
-    return LabState(wanted.name, str(run), pid, state.start_time(pid), nodes)
+    return LabState(wanted.name, str(run), pid, process.started(pid), nodes)
 
 
-def _wait(
-    lab: LabState, keeper: subprocess.Popen[bytes], report: Report, boot_seconds: float
-) -> None:
+def _wait(lab: LabState, keeper: Child, report: Report, boot_seconds: float) -> None:
     """Until every node's agent answers."""
     start, waiting = time.monotonic(), list(lab.nodes)
     report(Progress("boot", f"booting {', '.join(node.name for node in waiting)}", 0.0, _USUAL))
@@ -135,7 +123,7 @@ def _wait(
                 waiting.remove(node)
                 took = time.monotonic() - start
                 report(Progress(node.name, f"{node.name} ready after {took:.0f} s"))
-        if waiting and keeper.poll() is not None:
+        if waiting and keeper.ended():
             raise Refused(f"the lab's keeper ended: {_tail(Path(lab.run) / 'log')}")
         dead = next((n for n in waiting if _ended(lab, n.name)), None)
         if dead:
@@ -187,59 +175,37 @@ def control(lab: LabState, operation: str, **request: object) -> dict[str, dict[
     return answer
 
 
-def _stop(keeper: subprocess.Popen[bytes]) -> None:
-    keeper.terminate()
-    try:
-        keeper.wait(8.0)
-    except subprocess.TimeoutExpired:
-        keeper.kill()
-        keeper.wait()
-
-
 def down(name: str) -> bool:
     """Take a lab down; False when none was up. What it left on disk goes too."""
-    with state.locked(name):
-        lab = state.load(name)
+    with state.labs.locked(name):
+        lab = state.labs.load(name)
         if lab is None:
             return False
         was_up = lab.alive
         if was_up:
-            os.kill(lab.keeper, signal.SIGTERM)
-            _gone(lab, 8.0)
-            if lab.alive:
-                os.kill(lab.keeper, signal.SIGKILL)
-                _gone(lab, 2.0)
-        state.forget(name)
+            process.end(lab.keeper)
+        state.labs.forget(name)
         return was_up
-
-
-def _gone(lab: LabState, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    with contextlib.suppress(ProcessLookupError, OSError):
-        descriptor = os.pidfd_open(lab.keeper)
-        try:
-            select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-        finally:
-            os.close(descriptor)
 
 
 def running() -> Iterator[LabState]:
     """Every lab that is up; what a crash left behind is cleared away on the way."""
-    for name in state.names():
-        lab = state.load(name)
+    for name in state.labs.names():
+        lab = state.labs.load(name)
         if lab is None:
             continue
         if lab.alive:
             yield lab
         else:
-            with contextlib.suppress(Refused), state.locked(name):
-                state.forget(name)
+            with contextlib.suppress(Refused), state.labs.locked(name):
+                state.labs.forget(name)
 
 
 def find(node: str) -> tuple[LabState, str]:
-    """`node1` of the only lab that has it, or `LAB/node1`."""
+    """`node1` of the lab `default` or else of the only lab that has it, or `LAB/node1`."""
     lab_name, _, name = node.rpartition("/")
     labs = [lab for lab in running() if not lab_name or lab.name == lab_name]
+    labs = [lab for lab in labs if lab.name == DEFAULT] or labs
     if not labs:
         which = f"lab {lab_name}" if lab_name else "a lab"
         raise UsageError(f"{which} is not up; start it with: podrail lab up")

@@ -126,7 +126,7 @@ def ensure(
 def _install(missing: Lack, here: Machine, report: Report, programs: Programs) -> None:
     names = " ".join(_packages(missing))
     meter = Meter(report, {"host": 25.0})
-    meter.start("host", f"{missing}: installing {names} with apt-get (once)")
+    meter.start("host", f"installing {names} with apt-get, once")
     suite = _suite(missing, here)
     if suite and not _known(suite, here):
         added = here.etc / _ADDED
@@ -150,7 +150,7 @@ def _install(missing: Lack, here: Machine, report: Report, programs: Programs) -
 def _update(programs: Programs) -> None:
     """Another repository of this machine may be broken; the install says whether it matters."""
     try:
-        programs.run(["apt-get", "-o", "Acquire::Retries=5", "update"])
+        programs.run(["apt-get", "-o", "Acquire::Retries=2", "update"])
     except ProgramFailed:
         return
 
@@ -171,7 +171,7 @@ def _known(suite: str, here: Machine) -> bool:
 
 def _commands(missing: Lack, suite: str) -> list[list[str]]:
     """apt-get's argument vectors: only QEMU is taken from the other suite."""
-    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::Retries=5", "install",
+    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::Retries=2", "install",
            "--yes", "--no-install-recommends"]  # fmt: skip
     names = _packages(missing)
     if not suite:
@@ -196,8 +196,8 @@ def _line(missing: Lack, here: Machine) -> str:
     steps: list[Sequence[str]] = [["apt-get", "update"], *_commands(missing, suite)]
     script = " && ".join(shlex.join(step) for step in steps)
     if suite and not _known(suite, here):
-        text = mirror.debian_mirror(here.etc).stanza(suite)
-        script = f"printf %s {shlex.quote(text)} > {here.etc / _ADDED} && {script}"
+        text = mirror.debian_mirror(here.etc).stanza(suite).replace("\n", "\\n")
+        script = f"printf %b {shlex.quote(text)} > {here.etc / _ADDED} && {script}"
     return f"sudo sh -c {shlex.quote(script)}"
 
 

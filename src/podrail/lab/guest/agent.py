@@ -8,6 +8,7 @@ A frame is one byte of kind, four bytes of length, and a payload:
 
     N nonce · A proof · Q request (JSON) · R reply (JSON) · D data · F failure (JSON)
     I standard input (empty: end) · O standard output · E standard error · S signal · X exit (JSON)
+    H heartbeat, ignored: a node that was power-cycled resets the connection when one arrives
 """
 
 from __future__ import annotations
