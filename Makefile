@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.locked
 .PHONY: up test test-lab check bench docs setup lock clean
 
 up: setup
-	@$(BIN)/podrail up --twin --once
+	@$(BIN)/podrail up --once
 
 test: setup
 	@$(BIN)/python -m pytest -n auto -m "not lab"

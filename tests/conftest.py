@@ -16,6 +16,7 @@ settings.load_profile("podrail")
 ROOT = Path(__file__).resolve().parents[1]
 
 LATER = "not part of this version"
+LAB = "run it with: make test-lab"
 
 
 def netns_missing() -> str | None:
@@ -41,11 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=f"netns tier: {reason}"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    netns = netns_missing()
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    lab = config.getoption("markexpr") == "lab"
+    netns = "this is the lab's run" if lab else netns_missing()
     said = [
-        "unit, twin: ran",
+        "unit, twin: left out, this is the lab's run" if lab else "unit, twin: ran",
         f"netns: left out, {netns}" if netns else "netns: ran",
-        f"lab, cluster, device: left out, {LATER}",
+        "lab: ran" if lab else f"lab: left out, {LAB}",
+        f"cluster, device: left out, {LATER}",
     ]
     terminalreporter.write_line("tiers  " + " · ".join(said))

@@ -11,6 +11,7 @@ from podrail.model.plan import Action, PfPlan
 from podrail.model.policy import PfName, Policy, VfRange
 from podrail.model.vf import Vf, VfTable
 from podrail.planning.planner import Planner
+from podrail.planning.pools import Habits, Pool
 from podrail.planning.show import show
 
 PF = Pf(
@@ -198,3 +199,27 @@ def test_two_plans_of_the_same_input_are_equal_and_print_the_same() -> None:
     first, second = (Planner([POLICY]).plan([inventory]) for _ in range(2))
     assert first == second
     assert list(show(first)) == list(show(second))
+
+
+def test_the_operators_habits() -> None:
+    resized = replace(POLICY, num_vfs=4)
+    assert not planned(HAS_8, resized, habits=Habits(drains=False)).disturbs.drain
+    systemd = planned(HAS_8, resized, habits=Habits(reboots_always=True)).disturbs
+    assert (systemd.drain, systemd.reboot) == (True, True)
+    assert not planned(HAS_8, habits=Habits(reboots_always=True)).disturbs.reboot
+
+
+def test_a_node_in_two_pools_is_said() -> None:
+    pools = [Pool(name, (), "exclusive") for name in ("a", "b")]
+    plan = Planner([POLICY], pools).node(Inventory(Node("n"), pfs=(PF,), rdma_netns="shared"))
+    assert [n.reason for n in plan.not_selected] == [
+        "the node is in a and b; the operator wants one pool"
+    ]
+    assert plan.system == ()
+
+
+def test_the_rdma_mode_of_a_pool_is_a_change_with_a_reboot() -> None:
+    inventory = Inventory(Node("n"), pfs=(PF,), rdma_netns="shared")
+    plan = Planner([POLICY], [Pool("a", (), "exclusive")]).node(inventory)
+    assert [(c.old, c.new, c.set_by) for c in plan.system] == [("shared", "exclusive", "a")]
+    assert plan.reboot

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -20,7 +21,7 @@ VERBS = {
     "plan": "What manifests would change on a machine, why, and what that disturbs.",
     "size": "How many VFs and addresses a pool needs, and which limit binds.",
     "lab": "The virtual cluster: nodes with real SR-IOV and RDMA kernels, no hardware needed.",
-    "up": "The whole story on this machine, on a twin; never a real NIC.",
+    "up": "The whole story on this machine: in the lab if it can, on a twin if not.",
 }
 
 
@@ -84,9 +85,32 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """The `podrail` program."""
+    """The `podrail` program.
+
+    A signal ends it as a shell expects (130, 141). click's own `main` would end it with 1, which
+    here reads as a finding that failed.
+    """
     try:
-        cli.main(prog_name="podrail", standalone_mode=True)
+        with cli.make_context("podrail", sys.argv[1:]) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.ClickException as said:
+        said.show()
+        sys.exit(said.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("podrail: interrupted", err=True)
+        sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of a pipe went away; nothing is left to say
+        _silence()
         sys.exit(141)
+    except OSError as failure:
+        _silence()
+        click.echo(f"podrail: {failure.strerror or failure}", err=True)
+        sys.exit(5)
+
+
+def _silence() -> None:
+    """Nothing more can be written: keep the interpreter from trying again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -29,7 +29,7 @@ def command(host: str, faults: list[str], labels: list[str], dump: str | None, o
       podrail discover --host node7.json      # anywhere else
     """
     machine, known = opened(host, faults, labels)
-    recording = RecordingHost(machine)
+    recording = RecordingHost(machine, known)
     inventory = discover(recording, known)
     if dump:
         _write(dump, recording.dump())

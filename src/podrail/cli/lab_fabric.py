@@ -322,7 +322,7 @@ def down(everything: bool, name: str | None, output: str) -> None:
     up_now = [state.name for state in running()]
     if not everything and name is None and len(up_now) > 1:
         raise UsageError(f"several fabrics are up: say --name or --all ({', '.join(up_now)})")
-    names = [name] if name else up_now or fabric_state.names()
+    names = [name] if name else up_now or fabric_state.fabrics.names()
     ended = [one for one in names if stop(one)]
     if output == "json":
         echo_json({"schema": SCHEMA, "down": ended})

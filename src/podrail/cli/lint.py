@@ -13,9 +13,8 @@ from podrail.cli.shared import (
     lint_exit,
     manifest_option,
     output_option,
-    read_manifests,
+    read_bundle,
 )
-from podrail.model.bundle import read
 from podrail.model.finding import Report
 from podrail.planning.lint import lint
 
@@ -34,13 +33,14 @@ def command(paths: list[str], output: str) -> None:
       podrail lint -f policy.yaml -f network.yaml -f pod.yaml
       kubectl get sriovnetworks -A -o yaml | podrail lint -f -
     """
-    bundle = read(read_manifests(paths))
+    bundle = read_bundle(paths)
     findings = lint(bundle)
     if output == "json":
+        # every object is looked at; a kind that is not known has nothing to be judged by
         declared = len(bundle.resources)
         echo_json(Report(findings, declared, declared).to_json())
     else:
         echo_findings(findings)
-        known = sum(resource.model is not None for resource in bundle.resources)
-        click.echo(f"{len(bundle.resources)} objects, {known} judged: {counts(findings)}")
+        count = len(bundle.resources)
+        click.echo(f"{count} object{'' if count == 1 else 's'}: {counts(findings)}")
     sys.exit(lint_exit(findings))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import click
 
 from podrail.cli.shared import (
+    clean,
     counts,
     echo_findings,
     echo_json,
@@ -17,10 +18,11 @@ from podrail.cli.shared import (
     manifest_option,
     opened,
     output_option,
-    read_manifests,
+    read_bundle,
+    say,
+    styled,
 )
 from podrail.inventory import discover
-from podrail.model.bundle import read
 from podrail.model.finding import Finding
 from podrail.model.plan import Plan
 from podrail.planning.lint import lint
@@ -53,7 +55,7 @@ def command(
       podrail plan -f manifests/ --host node7.json --host node8.json -o json
       podrail plan -f policy.yaml --host twin:ib-cx7 --label pool=gpu
     """
-    bundle = read(read_manifests(paths))
+    bundle = read_bundle(paths)
     found = lint(bundle)
     inventories = [discover(*opened(host, faults, labels)) for host in hosts]
     plan = Planner.of(bundle, allow_management=allow_management).plan(inventories)
@@ -77,4 +79,4 @@ def echo_diff(lines: Iterable[str]) -> None:
     """Lines coloured by their first character."""
     for line in lines:
         colour = _COLOURS.get(line[:1])
-        click.echo(click.style(line, fg=colour) if colour else line)
+        say(styled(clean(line), fg=colour) if colour else clean(line))

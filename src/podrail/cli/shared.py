@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,8 @@ import click
 
 from podrail.host.open import open_host
 from podrail.host.seam import Host
-from podrail.model.errors import UsageError
+from podrail.model.bundle import Bundle, read
+from podrail.model.errors import ManifestError, UsageError
 from podrail.model.finding import Finding, Status
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +79,7 @@ def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
 def opened(spec: str, faults: Sequence[str], labels: Sequence[str]) -> tuple[Host, dict[str, str]]:
     """A host and the labels its node has beyond those the hardware gives it."""
     host = _lab_node(spec, faults) if spec.startswith("lab:") else open_host(spec, faults)
-    return host, {**getattr(host, "labels", {}), **parse_labels(labels)}
+    return host, {**host.labels, **parse_labels(labels)}
 
 
 def _lab_node(spec: str, faults: Sequence[str]) -> Host:
@@ -94,6 +96,14 @@ def _lab_node(spec: str, faults: Sequence[str]) -> Host:
     return host
 
 
+def read_bundle(paths: Sequence[str]) -> Bundle:
+    """The objects in the manifests. None at all is an error: what feeds a pipe may have failed."""
+    bundle = read(read_manifests(paths))
+    if not bundle.resources and not bundle.findings:
+        raise ManifestError(f"no object in {', '.join(paths)}: there is nothing to look at")
+    return bundle
+
+
 def read_manifests(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Every manifest as (name, text), in a stable order."""
     found = [item for path in paths for item in _expand(path)]
@@ -107,12 +117,22 @@ def _expand(path: str) -> Iterator[tuple[str, str]]:
         yield "<stdin>", _decode(sys.stdin.buffer.read(_MAX_BYTES + 1), "<stdin>")
         return
     place = Path(path)
-    if place.is_dir():
-        inside = (p for p in sorted(place.rglob("*")) if p.suffix in _SUFFIXES and p.is_file())
-        for file in inside:
+    if os.path.isdir(place):
+        for file in _walk(place):
             yield from _read(file)
     else:
         yield from _read(place)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """The manifests below a directory; one that cannot be looked into is said, not skipped."""
+
+    def refuse(failure: OSError) -> None:
+        raise UsageError(f"cannot read {failure.filename}: {failure.strerror}")
+
+    for at, folders, files in os.walk(folder, onerror=refuse):
+        folders.sort()
+        yield from (Path(at) / f for f in sorted(files) if Path(f).suffix in _SUFFIXES)
 
 
 def _read(file: Path) -> Iterator[tuple[str, str]]:
@@ -132,8 +152,25 @@ def _decode(raw: bytes, name: str) -> str:
 # --- printing ---------------------------------------------------------------------------------
 
 
+def clean(value: object) -> str:
+    """Text of a stranger without what a terminal would obey."""
+    text = str(value).encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def styled(text: str, **look: Any) -> str:
+    """Colour where it is wanted: https://no-color.org."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **look)
+
+
+def say(line: str) -> None:
+    click.echo(line.encode("utf-8", "backslashreplace").decode())
+
+
 def echo_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """JSON that is valid UTF-8 whatever a file was called."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(text.encode("utf-8", "backslashreplace").decode())
 
 
 def echo_yaml(value: Any) -> None:
@@ -157,15 +194,15 @@ def echo_findings(findings: Iterable[Finding]) -> None:
     for finding in findings:
         word, colour = _LOOK[finding.status]
         place = finding.where or finding.subject
-        head = click.style(word, fg=colour, bold=True)
-        click.echo(f"{head}  {place}  {click.style(finding.id, bold=True)}")
+        head = styled(word, fg=colour, bold=True)
+        say(f"{head}  {clean(place)}  {styled(finding.id, bold=True)}")
         if finding.where:
             at = f" at {finding.where.path}" if finding.where.path else ""
-            click.echo(f"    in     {finding.subject}{at}")
-        click.echo(f"    found  {finding.actual}")
-        click.echo(f"    wanted {finding.expected}")
-        click.echo(f"    why    {finding.why}")
-        click.echo(f"    fix    {click.style(finding.fix, fg='cyan')}")
+            say(f"    in     {clean(finding.subject)}{clean(at)}")
+        say(f"    found  {clean(finding.actual)}")
+        say(f"    wanted {clean(finding.expected)}")
+        say(f"    why    {clean(finding.why)}")
+        say(f"    fix    {styled(clean(finding.fix), fg='cyan')}")
 
 
 def counts(findings: Sequence[Finding]) -> str:

@@ -16,6 +16,8 @@ from podrail.cli.shared import (
 )
 from podrail.inventory import discover
 from podrail.model.bundle import Bundle, read
+from podrail.model.errors import ManifestError, UsageError
+from podrail.model.finding import Status
 from podrail.planning.size import Ask, Port, Sizing, size
 from podrail.planning.supply import pools, ports
 
@@ -29,13 +31,13 @@ from podrail.planning.supply import pools, ports
     help="Percent of spare VFs; 10 to 20 keeps scheduling flexible.",
 )  # fmt: skip
 @manifest_option(required=False)
-@host_options(many=True, default=None)
+@host_options(many=False, default=None)
 @click.option("--pfs", type=click.IntRange(1), help="Without a host: how many PFs a node has.")
 @click.option("--totalvfs", type=click.IntRange(1), help="Without a host: sriov_totalvfs of a PF.")
 @output_option("json")
 def command(
     pods_per_node: int, vfs_per_pod: int, nodes: int, buffer: int, paths: list[str],
-    hosts: list[str], faults: list[str], labels: list[str], pfs: int | None, totalvfs: int | None,
+    host: str | None, faults: list[str], labels: list[str], pfs: int | None, totalvfs: int | None,
     output: str,
 ) -> None:  # fmt: skip
     """How many VFs and addresses a pool needs, and which limit binds.
@@ -47,16 +49,29 @@ def command(
       podrail size --pods-per-node 8 --pfs 1 --totalvfs 16
       podrail size --pods-per-node 4 --vfs-per-pod 4 --nodes 10 -f manifests/ --host node7.json
     """
-    bundle = read(read_manifests(paths)) if paths else Bundle((), ())
-    have = [p for host in hosts[:1] for p in _ports(host, faults, labels, bundle)]
-    if not have and (pfs or totalvfs):
-        have = [Port(f"pf{i}", totalvfs or 0) for i in range(pfs or 1)]
+    if host and (pfs or totalvfs):
+        raise UsageError("--pfs and --totalvfs are for when there is no --host: leave one out")
+    if pfs and not totalvfs:
+        raise UsageError("--pfs also needs --totalvfs, the sriov_totalvfs of each PF")
+    bundle = _bundle(paths)
+    have = _ports(host, faults, labels, bundle) if host else []
+    if totalvfs:
+        have = [Port(f"pf{i}", totalvfs) for i in range(pfs or 1)]
     sizing = size(Ask(pods_per_node, vfs_per_pod, nodes, buffer), have, list(pools(bundle)))
     if output == "json":
         echo_json(sizing.to_json())
     else:
         _show(sizing, buffer)
     sys.exit(0 if sizing.fits else 1)
+
+
+def _bundle(paths: list[str]) -> Bundle:
+    """A manifest that cannot be read would quietly leave its limit out."""
+    bundle = read(read_manifests(paths)) if paths else Bundle((), ())
+    wrong = next((f for f in bundle.findings if f.status is Status.FAIL), None)
+    if wrong is not None:
+        raise ManifestError(f"{wrong.where}: {wrong.actual}; podrail lint says more")
+    return bundle
 
 
 def _ports(host: str, faults: list[str], labels: list[str], bundle: Bundle) -> list[Port]:

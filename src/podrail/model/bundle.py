@@ -25,6 +25,8 @@ class Resource:
     name: str
     namespace: str | None
     model: Object | None
+    refused: str | None = None
+    """What the API server would refuse it for; keys it merely drops do not count."""
 
     @property
     def subject(self) -> Subject:
@@ -136,4 +138,12 @@ def _resource(
         findings = [lost]
     elif known is not None:
         model, findings = validate(known, data, Place(document, base, subject))
-    return Resource(document, base, data, kind, name, namespace, model), findings
+    refused = next(_refusals(findings), None)
+    return Resource(document, base, data, kind, name, namespace, model, refused), findings
+
+
+def _refusals(findings: Iterable[Finding]) -> Iterator[str]:
+    """What the API server turns the object away for; a key it does not know it only drops."""
+    for finding in findings:
+        if finding.where and finding.id not in ("schema.unknown-key", "schema.misplaced-key"):
+            yield f"{finding.where.path}: {finding.actual}"

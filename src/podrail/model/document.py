@@ -23,6 +23,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
+from podrail.model import folding
 from podrail.model.finding import LINT, Finding, Status, Subject, Where
 from podrail.model.scalars import scalar_value
 from podrail.model.slips import explain
@@ -30,7 +31,7 @@ from podrail.model.slips import explain
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 64
-MAX_NODES = 200_000
+MAX_ALIASED = 200_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -95,15 +96,10 @@ class Document:
     def inner_place(self, path: Path, line: int, column: int) -> tuple[int, int]:
         """Line and column in the file of a place in the text of a string value."""
         scalar = self.scalars[path]
-        if scalar.style in ("|", ">"):
-            return scalar.line + line, column + self._block_indent(scalar)
-        start = scalar.column - 1 + (scalar.style is not None) if line == 1 else 0
-        return scalar.line + line - 1, column + start
-
-    def _block_indent(self, scalar: Scalar) -> int:
-        below = self.lines[scalar.line - self.first_line :]
-        first = next((row for row in below if row.strip()), "")
-        return len(first) - len(first.lstrip())
+        row, start = scalar.line - self.first_line - 1, scalar.column - 1
+        begin = (row + 1, 0) if scalar.style in ("|", ">") else (row, start + bool(scalar.style))
+        found = folding.place(self.lines, begin, scalar.style, scalar.text, (line - 1, column - 1))
+        return found[0] + self.first_line + 1, found[1] + 1
 
 
 def dotted(path: Path) -> str:
@@ -118,7 +114,6 @@ class _Refused(Exception):
     """Something no manifest needs and JSON cannot say."""
 
 
-_TOO_MUCH = f"nested deeper than {MAX_DEPTH} or larger than {MAX_NODES} nodes"
 _ODD_KEY = "a list, a mapping or an alias stands where a key should"
 
 
@@ -148,6 +143,7 @@ class _Builder:
         self.stack: list[_Open] = []
         self.anchors: dict[str, tuple[Any, int]] = {}
         self.nodes = 0
+        self.aliased = 0
         self.last = (1, 1)
 
     def feed(self, event: Event) -> None:
@@ -163,10 +159,10 @@ class _Builder:
         elif isinstance(event, SequenceStartEvent):
             self._open(event, [])
 
-    def _count(self, nodes: int = 1) -> None:
-        self.nodes += nodes
-        if self.nodes > MAX_NODES or len(self.stack) > MAX_DEPTH:
-            raise _Refused(_TOO_MUCH)
+    def _count(self) -> None:
+        self.nodes += 1
+        if len(self.stack) > MAX_DEPTH:
+            raise _Refused(f"nested deeper than {MAX_DEPTH}")
 
     def _path(self) -> Path:
         """Where the next value goes."""
@@ -245,7 +241,10 @@ class _Builder:
         if self.stack and self.stack[-1].wants_key:
             raise _Refused(_ODD_KEY)
         value, nodes = self.anchors[event.anchor]
-        self._count(nodes)
+        self.nodes += nodes
+        self.aliased += nodes
+        if self.aliased > MAX_ALIASED:
+            raise _Refused(f"its aliases stand for more than {MAX_ALIASED} nodes")
         self.document.values[self._path()] = self._at(event)
         self._place(value)
 
@@ -306,24 +305,15 @@ def _read(part: str, document: Document, findings: list[Finding]) -> Finding | N
     return None
 
 
-def _unreadable(document: Document, actual: str, place: tuple[int, int]) -> Finding:
-    return Finding(
-        id="yaml.syntax",
-        layer=LINT,
-        subject=Subject("file", document.file),
-        status=Status.FAIL,
-        actual=actual,
-        expected="a YAML document",
-        why="nothing in this document can be checked or applied",
-        fix="write the document as plain YAML text",
-        where=Where(document.file, *place),
-    )
-
-
 def _syntax(document: Document, wrong: yaml.MarkedYAMLError) -> Finding:
     mark = wrong.problem_mark or wrong.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
-    actual, fix = explain(document.lines, line, wrong.problem or "unreadable")
+    place = (document.first_line + line + 1, column + 1)
+    return _unreadable(document, wrong.problem or "unreadable", place)
+
+
+def _unreadable(document: Document, problem: str, place: tuple[int, int]) -> Finding:
+    actual, fix = explain(document.lines, place[0] - document.first_line - 1, problem)
     return Finding(
         id="yaml.syntax",
         layer=LINT,
@@ -333,5 +323,5 @@ def _syntax(document: Document, wrong: yaml.MarkedYAMLError) -> Finding:
         expected="a YAML document",
         why="nothing in this document can be checked or applied",
         fix=fix,
-        where=Where(document.file, document.first_line + line + 1, column + 1),
+        where=Where(document.file, *place),
     )

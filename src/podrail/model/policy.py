@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from podrail.model.bundle import Bundle
+from podrail.model.bundle import Bundle, Resource
 from podrail.model.finding import Where
 from podrail.model.kinds.sriov import PolicySpec, SriovNetworkNodePolicy
 
@@ -77,6 +77,8 @@ class Policy:
     vdpa: str | None = None
     external: bool = False
     where: Where | None = None
+    unusable: str | None = None
+    """Why upstream would not act on it at all: refused by the API server, or ignored."""
 
     @property
     def selects_no_nic(self) -> bool:
@@ -92,10 +94,25 @@ def policies(bundle: Bundle) -> tuple[Policy, ...]:
     By priority, highest number first, then by name; what is applied later wins.
     """
     found = [
-        _policy(t.resource.name, t.model.spec, t.resource.where())
+        replace(
+            _policy(t.resource.name, t.model.spec, t.resource.where()),
+            unusable=_unusable(t.resource, t.model.spec),
+        )
         for t in bundle.of(SriovNetworkNodePolicy)
     ]
     return in_order(found)
+
+
+def _unusable(resource: Resource, spec: PolicySpec) -> str | None:
+    """A wish that is half read would reach further than it says: it is not acted on."""
+    if resource.name == "default":
+        return "the operator ignores a policy called default"
+    if resource.refused:
+        return f"the API server refuses it: {resource.refused}"
+    wrong = next((n for n in spec.nic_selector.pf_names or () if pf_name(n) is None), None)
+    if wrong is not None:
+        return f"pfNames entry {wrong!r} is no NAME or NAME#FIRST-LAST"
+    return None
 
 
 def in_order(found: list[Policy] | tuple[Policy, ...]) -> tuple[Policy, ...]:

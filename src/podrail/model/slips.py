@@ -6,7 +6,10 @@ import re
 
 
 def explain(lines: list[str], at: int, problem: str) -> tuple[str, str]:
-    """What was found and what to do; knows the two mistakes behind most broken manifests."""
+    """What was found and what to do; knows the mistakes behind most broken manifests."""
+    for slip in (_tab, _template, _fence):
+        if known := slip(lines, at):
+            return f"{known[0]} ({problem})", known[1]
     placeholder = next((n for n in (at, at - 1) if _opens_brace(lines, n)), None)
     if placeholder is not None:
         found = lines[placeholder].split(":", 1)[1].strip()
@@ -21,6 +24,35 @@ def explain(lines: list[str], at: int, problem: str) -> tuple[str, str]:
             f"indent it by {before} like its siblings, or deeper if it belongs to the key above",
         )
     return problem, "check indentation, colons and quotes around this line"
+
+
+def _around(lines: list[str], at: int) -> list[str]:
+    """The line itself first, then the one above and the one below."""
+    return [lines[n] for n in (at, at - 1, at + 1) if 0 <= n < len(lines)]
+
+
+def _tab(lines: list[str], at: int) -> tuple[str, str] | None:
+    for line in _around(lines, at):
+        if "\t" in line[: len(line) - len(line.lstrip())]:
+            return "a tab in the indentation: YAML allows only spaces", "replace tabs by spaces"
+    return None
+
+
+def _template(lines: list[str], at: int) -> tuple[str, str] | None:
+    for line in _around(lines, at):
+        if found := re.search(r"\{\{.*?\}\}|\{%.*?%\}", line):
+            return (
+                f"`{found[0]}` is a template, not YAML",
+                "render it first, for example: helm template CHART | podrail lint -f -",
+            )
+    return None
+
+
+def _fence(lines: list[str], at: int) -> tuple[str, str] | None:
+    for line in _around(lines, at):
+        if line.startswith(("```", "~~~")):
+            return f"`{line.strip()}` is left over from a Markdown page", "delete the line"
+    return None
 
 
 def _opens_brace(lines: list[str], at: int) -> bool:

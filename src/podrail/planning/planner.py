@@ -7,16 +7,17 @@ state is decided once and shared. A change of one node costs one node.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Finding, Status, Subject
 from podrail.model.inventory import Inventory, Pf
 from podrail.model.plan import Action, Change, NodePlan, NotSelected, PfPlan, Plan
 from podrail.model.policy import Policy, in_order, policies
+from podrail.planning.cost import REBOOT_SECONDS
 from podrail.planning.decide import Machine, decide, disturbing_holders, give_back, wants_vfio
 from podrail.planning.merge import Wish, merge
-from podrail.planning.pools import Pool, pools
+from podrail.planning.pools import Habits, Pool, habits, pools
 from podrail.planning.select import selects_node, selects_pf
 
 VIRTUAL_FUNCTIONS = 8
@@ -46,9 +47,11 @@ class Planner:
         pools: Iterable[Pool] = (),
         *,
         allow_management: Collection[str] = (),
+        habits: Habits = Habits(),  # noqa: B008 - frozen
     ) -> None:
         self._policies = in_order(tuple(chosen))
         self._pools = tuple(pools)
+        self._habits = habits
         self._allowed = frozenset(allow_management)
         self._label_keys = sorted({k for p in self._policies for k, _ in p.node_selector})
         self._by_labels: dict[tuple[str | None, ...], _NodeChoice] = {}
@@ -57,12 +60,24 @@ class Planner:
 
     @classmethod
     def of(cls, bundle: Bundle, *, allow_management: Collection[str] = ()) -> Planner:
-        return cls(policies(bundle), pools(bundle), allow_management=allow_management)
+        return cls(
+            policies(bundle),
+            pools(bundle),
+            allow_management=allow_management,
+            habits=habits(bundle),
+        )
 
     def plan(self, inventories: Iterable[Inventory]) -> Plan:
         """The plan of every machine, by name of node."""
         nodes = sorted((self.node(i) for i in inventories), key=lambda n: n.node)
         return Plan(tuple(nodes), tuple(_findings(nodes)))
+
+    def _two_pools(self, labels: Mapping[str, str]) -> Iterator[NotSelected]:
+        """Upstream refuses to drain a node of two pools, so nothing happens on it."""
+        mine = [pool.name for pool in self._pools if pool.selects(labels)]
+        if len(mine) > 1:
+            both = " and ".join(mine)
+            yield NotSelected("*", mine[0], f"the node is in {both}; the operator wants one pool")
 
     def node(self, inventory: Inventory) -> NodePlan:
         """The plan of one machine."""
@@ -70,6 +85,8 @@ class Planner:
         machine = Machine.of(inventory)
         pfs: list[PfPlan] = []
         passed: list[tuple[NotSelected, ...]] = [node.rejected] if node.rejected else []
+        if self._pools:
+            passed.append(tuple(self._two_pools(inventory.node.labels)))
         vfio = False
         for pf in inventory.pfs:
             choice = self._for_pf(node, pf)
@@ -135,15 +152,25 @@ class Planner:
     def _decision(self, pf: Pf, wish: Wish, machine: Machine, allowed: bool) -> PfPlan:
         """Shared by all PFs in the same state."""
         if pf.link_type == "ib" and pf.vfs.has_zero_guid():
-            return decide(pf, wish, machine, management_allowed=allowed)
+            return self._decide(pf, wish, machine, allowed)
         shape = pf.vfs.shape("driver", "mtu")
         key = (
             id(wish), machine, pf.pci, pf.name, pf.vendor, pf.numvfs, pf.totalvfs, pf.mtu,
             pf.max_mtu, pf.admin_up, pf.eswitch, pf.link_type, pf.management, shape,
         )  # fmt: skip
         if shape is None or key not in self._decided:
-            self._decided[key] = decide(pf, wish, machine, management_allowed=allowed)
+            self._decided[key] = self._decide(pf, wish, machine, allowed)
         return self._decided[key]
+
+    def _decide(self, pf: Pf, wish: Wish, machine: Machine, allowed: bool) -> PfPlan:
+        plan = decide(pf, wish, machine, management_allowed=allowed)
+        if plan.action in (Action.NONE, Action.REFUSE):
+            return plan
+        cost = plan.disturbs
+        drain = cost.drain and self._habits.drains
+        if self._habits.reboots_always and not cost.reboot:
+            cost = replace(cost, reboot=True, seconds=cost.seconds + REBOOT_SECONDS)
+        return replace(plan, disturbs=replace(cost, drain=drain))
 
     def _system(self, inventory: Inventory, machine: Machine, vfio: bool) -> Iterator[Change]:
         if vfio and machine.iommu is False and not machine.cmdline_has_iommu:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podrail.model.bundle import Bundle
-from podrail.model.kinds.sriov import LabelSelector, SriovNetworkPoolConfig
+from podrail.model.kinds.sriov import LabelSelector, SriovNetworkPoolConfig, SriovOperatorConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,24 @@ class Pool:
     def selects(self, labels: Mapping[str, str]) -> bool:
         """As a Kubernetes LabelSelector: all must hold, and none of them selects everything."""
         return all(r.holds(labels) for r in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How the operator goes about it: SriovOperatorConfig."""
+
+    drains: bool = True
+    reboots_always: bool = False
+    """`configurationMode: systemd` makes every change at the next boot."""
+
+
+def habits(bundle: Bundle) -> Habits:
+    """The habits of the one SriovOperatorConfig that counts, called default."""
+    for found in bundle.of(SriovOperatorConfig):
+        spec = found.model.spec
+        if found.resource.name == "default" and spec is not None:
+            return Habits(not spec.disable_drain, spec.configuration_mode == "systemd")
+    return Habits()
 
 
 def pools(bundle: Bundle) -> tuple[Pool, ...]:

@@ -9,7 +9,9 @@ from podrail.model.policy import Policy
 
 
 def selects_node(policy: Policy, labels: Mapping[str, str]) -> str | None:
-    """None when the policy selects the node, else the label that is in the way."""
+    """None when the policy selects the node, else what is in the way."""
+    if policy.unusable:
+        return policy.unusable
     for key, wanted in policy.node_selector:
         found = labels.get(key)
         if found != wanted:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 SCHEMA = "podrail/size/1"
@@ -101,7 +100,7 @@ def size(ask: Ask, ports: Sequence[Port] = (), pools: Sequence[Pool] = ()) -> Si
     """
     minimum = ask.pods_per_node * ask.vfs_per_pod
     wanted = _buffered(minimum, ask.buffer)
-    per_pf = ceil(wanted / len(ports)) if ports else None
+    per_pf = -(-wanted // len(ports)) if ports else None
     made = sum(port.num_vfs or per_pf or 0 for port in ports) or wanted
     addresses = made * ask.nodes
     return Sizing(
@@ -116,14 +115,19 @@ def size(ask: Ask, ports: Sequence[Port] = (), pools: Sequence[Pool] = ()) -> Si
 
 
 def _buffered(vfs: int, percent: int) -> int:
-    return ceil(vfs * (100 + percent) / 100)
+    return -(-vfs * (100 + percent) // 100)
 
 
 def _vf_limits(wanted: int, ports: Sequence[Port]) -> list[Limit]:
     if not ports:
         return []
     limits = [
-        Limit("VFs the NICs can have (sriov_totalvfs)", wanted, sum(p.totalvfs for p in ports))
+        Limit("VFs the NICs can have (sriov_totalvfs)", wanted, sum(p.totalvfs for p in ports)),
+        *(
+            Limit(f"VFs policies want of {p.name} (sriov_totalvfs)", p.num_vfs, p.totalvfs)
+            for p in ports
+            if p.num_vfs is not None and p.num_vfs > p.totalvfs
+        ),
     ]
     if any(port.num_vfs is not None for port in ports):
         limits.append(

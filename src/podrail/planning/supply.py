@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from podrail.model.bundle import Bundle
 from podrail.model.inventory import Inventory
-from podrail.planning.lint.ranges import Range, Source, ranges, sources
+from podrail.planning.lint.ranges import Range, Source, network, ranges, sources
 from podrail.planning.planner import Planner
 from podrail.planning.size import Pool, Port
 
 
 def ports(inventory: Inventory, bundle: Bundle) -> list[Port]:
-    """The PFs that policies select, with the VFs these make; without policies, all that could."""
+    """The PFs that policies select, with the VFs these make; without policies, every rail."""
     chosen = [
         Port(pf.name or pf.pci, pf.totalvfs or 0, int(wish.num_vfs.value or 0))
         for pf, wish in Planner.of(bundle).wishes(inventory)
@@ -22,7 +22,7 @@ def ports(inventory: Inventory, bundle: Bundle) -> list[Port]:
     return [
         Port(pf.name or pf.pci, pf.totalvfs)
         for pf in inventory.pfs
-        if pf.totalvfs and not pf.management
+        if pf.totalvfs and pf.rdma and not pf.management
     ]
 
 
@@ -30,15 +30,28 @@ def pools(bundle: Bundle) -> Iterator[Pool]:
     """The address pools of the networks in a bundle."""
     for source in sources(bundle):
         found = ranges(source)
-        if found:
-            block = source.get("perNodeBlockSize") if source.type == "IPPool" else None
-            per_node = source.type == "host-local" or isinstance(block, int)
-            yield Pool(str(source.resource.subject), _addresses(source, found, block), per_node)
+        block = _per_node(source)
+        if block is not None:
+            yield Pool(str(source.resource.subject), block, per_node=True)
+        elif found:
+            per_node = source.type == "host-local"
+            yield Pool(str(source.resource.subject), _addresses(found), per_node)
 
 
-def _addresses(source: Source, found: list[Range], block: object) -> int:
+def _per_node(source: Source) -> int | None:
+    """What nv-ipam gives each node: a block of an IPPool, or a network of a CIDRPool."""
+    if source.type == "IPPool":
+        block = source.get("perNodeBlockSize")
+        return block if isinstance(block, int) else None
+    if source.type == "CIDRPool":
+        prefix, net = source.get("perNodeNetworkPrefix"), network(str(source.get("cidr")))
+        if isinstance(prefix, int) and net and net.prefixlen <= prefix <= net.max_prefixlen:
+            size: int = 2 ** (net.max_prefixlen - prefix)
+            return size if size <= 2 else size - 2
+    return None
+
+
+def _addresses(found: Sequence[Range]) -> int:
     """A dual-stack pool lasts as long as its smaller family."""
-    if isinstance(block, int):
-        return block
     families = {r.net.version for r in found}
     return min(sum(r.size for r in found if r.net.version == family) for family in families)

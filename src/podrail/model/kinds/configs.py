@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag
 from podrail.model.bundle import Resource
 from podrail.model.document import Document, Path, dotted
 from podrail.model.finding import Finding, Where
+from podrail.model.reach import at
 from podrail.model.wire import Open, Place, Wire, validate, wire_names
 
 
@@ -157,24 +158,12 @@ class Embedded:
 
     def get(self, *path: str | int) -> Any:
         """The value at a path, or None."""
-        return at_path(self.data, path)
-
-
-def at_path(data: Any, path: Path) -> Any:
-    """The value at a path through mappings and lists, or None."""
-    for part in path:
-        if isinstance(data, dict):
-            data = data.get(part)
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data = data[part]
-        else:
-            return None
-    return data
+        return at(self.data, *path)
 
 
 def embedded_json(resource: Resource, path: Path) -> Embedded | JsonProblem:
     """The JSON in the string at `path` of an object."""
-    text = at_path(resource.data, path)
+    text = at(resource.data, *path)
     if not isinstance(text, str):
         return JsonProblem(resource.where(*path), _shown(text), "write the JSON as a block: `|`")
     full = (*resource.base, *path)
