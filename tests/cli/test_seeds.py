@@ -33,7 +33,7 @@ def test_corrected_manifests_plan_on_their_machine(
     bundle = read(read_manifests([str(ROOT / "examples" / example)]))
     assert lint(bundle) == ()
     host = open_host(f"twin:{twin}")
-    inventory = discover(host, host.labels)  # type: ignore[attr-defined]
+    inventory = discover(host, host.labels)
     plan = Planner.of(bundle).plan([inventory])
     (node,) = plan.nodes
     assert not plan.refused, [pf.refused for pf in node.pfs]

@@ -75,19 +75,24 @@ def test_other_addresses_are_not_ipoib(address: str | None) -> None:
     assert links.ipoib_of(address) is None
 
 
-def test_routes_keep_the_main_table_only() -> None:
+def test_routes_of_every_table_but_those_that_end_here() -> None:
     found = links.routes_of(
         [
             {"dst": "default", "dev": "eth0"},
             {"dst": "default", "dev": "net1", "table": "100"},
             {"dst": "10.1.0.0/16", "nexthops": [{"dev": "eth1"}, {"dev": "eth2"}]},
             {"dst": "10.2.0.0/16", "type": "blackhole"},
+            {"dst": "default", "type": "unreachable", "dev": "lo", "table": "10"},
+            {"dst": "10.3.0.1", "dev": "eth3", "table": "local"},
+            {"dst": "10.3.0.2", "dev": "eth3", "table": "255"},
+            {"dst": "10.3.0.3", "dev": "eth3", "type": "local", "table": "10"},
         ],
         "0.0.0.0/0",
     )
-    assert [(str(r.network), r.devices) for r in found] == [
-        ("0.0.0.0/0", ("eth0",)),
-        ("10.1.0.0/16", ("eth1", "eth2")),
+    assert [(str(r.network), r.devices, r.table) for r in found] == [
+        ("0.0.0.0/0", ("eth0",), "main"),
+        ("0.0.0.0/0", ("net1",), "100"),
+        ("10.1.0.0/16", ("eth1", "eth2"), "main"),
     ]
 
 

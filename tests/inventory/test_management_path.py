@@ -21,6 +21,8 @@ from tests.inventory.machines import (
     vf,
 )
 
+NEAR = {"dst": "10.9.0.0/24", "dev": "ens1"}
+
 
 def machine(*above: dict[str, Any], route: str, master: str | None = None) -> MemoryHost:
     host = bare()
@@ -119,32 +121,52 @@ def test_ipv6_default_route() -> None:
     assert only_pf(host).management == "the default route leaves through ens1"
 
 
-def test_a_default_route_of_another_table_is_not_the_machines() -> None:
-    host = machine(route="elsewhere")
-    says(host, IP_ROUTE, [{"dst": "default", "dev": "ens1", "table": "100"}])
-    assert only_pf(host).management is None
+def routed(*routes: dict[str, Any], above: tuple[dict[str, Any], ...] = ()) -> str | None:
+    """Why ens1 is the way to the machine, with these IPv4 routes."""
+    host = machine(*above, route="elsewhere")
+    says(host, IP_ROUTE, list(routes))
+    return only_pf(host).management
 
 
-def api(host: MemoryHost, server: str) -> None:
-    host.put("/etc/kubernetes/kubelet.conf", f"clusters:\n- cluster:\n    server: {server}\n")
-
-
-def test_route_to_the_api_server() -> None:
-    host = machine(route="elsewhere")
-    routes = [*default_by("elsewhere"), {"dst": "192.168.7.0/24", "dev": "ens1"}]
-    says(host, IP_ROUTE, routes)
-    assert only_pf(host).management is None
-    api(host, "https://192.168.7.9:6443")
-    assert only_pf(host).management == (
-        "the route to the API server 192.168.7.9 leaves through ens1"
+def test_a_default_route_of_another_table() -> None:
+    assert routed({"dst": "default", "dev": "ens1", "table": "100"}) == (
+        "the default route of table 100 leaves through ens1"
     )
 
 
-def test_an_api_server_by_name_is_unknown() -> None:
+def test_the_main_tables_default_route_is_the_reason_given() -> None:
+    other = {"dst": "default", "dev": "ens1", "table": "100"}
+    assert routed(other, *default_by("ens1")) == "the default route leaves through ens1"
+
+
+@pytest.mark.parametrize(("low", "high"), [("0.0.0.0/1", "128.0.0.0/1"), ("::/1", "8000::/1")])
+def test_a_default_route_in_halves(low: str, high: str) -> None:
+    assert routed({"dst": low, "dev": "eth9"}, {"dst": high, "dev": "ens1"}) == (
+        f"the route to {high} (part of a default route) leaves through ens1"
+    )
+
+
+def test_multicast_and_private_routes_are_no_default() -> None:
+    narrow = ("224.0.0.0/4", "10.0.0.0/8", "fc00::/7")
+    assert routed(*({"dst": dst, "dev": "ens1"} for dst in narrow)) is None
+
+
+def test_a_vrf_with_a_default_route() -> None:
+    vrf = {"ifname": "mgmt", "linkinfo": {"info_kind": "vrf", "info_data": {"table": 10}}}
+    host = machine(vrf, route="elsewhere", master="mgmt")
+    dead = {"dst": "default", "dev": "lo", "type": "unreachable", "table": "10"}
+    says(host, IP_ROUTE, [dead])
+    assert only_pf(host).management is None
+    says(host, IP_ROUTE, [{"dst": "default", "dev": "eth9", "table": "10"}, dead])
+    assert only_pf(host).management == "VRF mgmt has a default route in its table (ens1 → mgmt)"
+
+
+def test_a_default_route_to_a_next_hop_without_a_device() -> None:
     host = machine(route="elsewhere")
-    api(host, "https://api-int.example.com:6443")
-    reasons = {fact.path: fact.reason for fact in discover(host).unknown}
-    assert "api-int.example.com is a name" in reasons["/etc/kubernetes/kubelet.conf#server"]
+    says(host, IP_ROUTE, [{"dst": "default", "nhid": 12, "flags": []}])
+    found = discover(host)
+    assert "could not be read" in (found.pfs[0].management or "")
+    assert any("next hop 12" in fact.reason for fact in found.unknown)
 
 
 def test_a_vf_that_carries_the_machine() -> None:

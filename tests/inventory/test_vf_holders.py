@@ -123,3 +123,26 @@ def test_the_gsi_queue_pair_holds_nothing() -> None:
     host, _ = machine()
     verbs(host, ctx=0, cm_id=0)
     assert holder(host) is None
+
+
+def soft(host: MemoryHost, **port: str) -> None:
+    """Soft-RoCE, which has no PCI function of its own, with one connection of the kernel."""
+    host.put("/sys/class/infiniband/rxe0/parent", "eth1v0\n")
+    host.put("/sys/class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n")
+    says(host, IP_LINK, links({"ifname": "eth1"}, {"ifname": "eth1v0", "parentdev": VF}))
+    says(host, ("rdma", "-j", "-d", "link"), [{"ifname": "rxe0", "port": 1, **port}])
+    says(host, ("rdma", "-j", "resource"), [{"ifname": "rxe0", "cm_id": 1}])
+
+
+def test_soft_roce_on_its_net_device_has_a_connection() -> None:
+    host, _ = machine()
+    soft(host, netdev="eth1v0")
+    assert discover(host).pfs[0].vfs[0].rdma == "rxe0"
+    assert holder(host) == "rdma: 1 kernel connection on rxe0"
+
+
+def test_a_net_device_of_that_name_in_another_namespace_is_not_this_one() -> None:
+    host, _ = machine()
+    soft(host)
+    assert discover(host).pfs[0].vfs[0].rdma is None
+    assert holder(host) is None

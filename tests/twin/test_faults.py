@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podrail.host.faults import Expect, Fault, apply, load, parse
+from podrail.host.faults import Changeable, Expect, Fault, apply, load, parse
 from podrail.host.linux import LinuxHost
 from podrail.host.record import RecordedHost, RecordingHost
 from podrail.host.seam import exists
@@ -64,6 +64,11 @@ expect: {fails: [vf.total], root: vf.total}
         ("{id: x, set: [{path: /a, value: true}]}", "wanted text, a number or null"),
         ("{id: x, set: [{path: 'program:ip', value: {code: 1}}]}", "unknown key 'code'"),
         ("{id: x, set: [{path: /a, value: b}], expect: {fail: []}}", "unknown key 'fail'"),
+        ("{id: x, set: [{path: 'program:\"unclosed', value: a}]}", "No closing quotation"),
+        ("{id: x, set: [{path: 'program:ip', value: {rc: abc}}]}", "rc: found 'abc', wanted a n"),
+        ("{id: x, set: [{path: 'program:ip', value: {rc: true}}]}", "rc: found True, wanted a n"),
+        ("{id: x, set: [{path: 'program:ip', value: {stdout: 5}}]}", "stdout: found 5, wanted tex"),
+        ("{id: x, set: [{path: 'module:../x', value: null}]}", "is not the name of a module"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, message: str) -> None:
@@ -235,8 +240,41 @@ def test_a_recorded_host_is_changed_too() -> None:
     apply(host, fault("object:Node//n#x", 1))
     assert host.read("/proc/cmdline") == "quiet\n"
     assert "\nnvidia " not in host.read("/proc/modules")
-    assert getattr(host, "objects") == {"Node//n#x": 1}  # noqa: B009
+    assert host.objects == {"Node//n#x": 1}
     with pytest.raises(FileNotFoundError):
         host.read("/sys/module/nvidia/version")
     with pytest.raises(FileNotFoundError):
         host.run(["rdma", "-j", "system"])
+
+
+def without_modules() -> list[Changeable]:
+    hosts: list[Changeable] = [twin("roce-cx6"), recorded()]
+    for host in hosts:
+        apply(host, fault("/proc/modules", None))
+    return hosts
+
+
+@pytest.mark.parametrize("value", [None, "1"])
+def test_modules_after_their_list_is_gone(value: str | None) -> None:
+    for host in without_modules():
+        with pytest.raises(UsageError, match="/proc/modules cannot be read"):
+            apply(host, fault("module:mlx5_core", value))
+
+
+def test_a_program_that_was_never_asked_can_go_too() -> None:
+    host = recorded()
+    apply(host, fault("program:devlink dev show", None))
+    with pytest.raises(FileNotFoundError):
+        host.run(["devlink", "dev", "show"])
+
+
+def test_a_program_whose_last_word_ends_with_a_colon() -> None:
+    host = changed("igb", "program:ip -6 a:", "x")
+    assert host.run(["ip", "-6", "a:"]).stdout == "x"
+
+
+def test_what_can_be_changed() -> None:
+    assert isinstance(twin("igb"), Changeable)
+    assert isinstance(recorded(), Changeable)
+    assert not isinstance(LinuxHost(), Changeable)
+    assert not isinstance(RecordingHost(twin("igb")), Changeable)

@@ -14,18 +14,19 @@ is its new content, null if it is gone. On a twin, what follows from a change fo
 
 from __future__ import annotations
 
-import errno
-import os
+import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, runtime_checkable
 
-from podrail.host.record import RecordedHost
 from podrail.host.seam import Host, Ran
+from podrail.host.twin import TwinHost
+from podrail.host.twins import consequences, modules
 from podrail.model.errors import UsageError
 
+_MODULE = re.compile(r"[A-Za-z0-9_-]+")
 FORMS = "a path such as /sys/…, module:NAME, program:ARGV or object:KIND/NS/NAME#field"
 
 
@@ -55,11 +56,24 @@ class Fault:
     expect: Expect = Expect()
 
 
-class _Changeable(Protocol):
-    def put(self, path: str, content: str) -> None: ...
-    def remove(self, path: str) -> None: ...
-    def put_program(self, argv: Sequence[str], program: Ran) -> None: ...
-    def remove_program(self, argv: Sequence[str]) -> None: ...
+@runtime_checkable
+class Changeable(Host, Protocol):
+    """A host that is data: a twin or a record."""
+
+    objects: dict[str, Any]
+    """Objects of the cluster, kept aside for whoever knows clusters."""
+
+    def put(self, path: str, content: str) -> None:
+        """Make or replace a file."""
+
+    def remove(self, path: str) -> None:
+        """Take a file or a directory away."""
+
+    def put_program(self, argv: Sequence[str], program: Ran) -> None:
+        """What a program answers to this argv."""
+
+    def remove_program(self, argv: Sequence[str]) -> None:
+        """Uninstall a program, or only the form of it that starts so."""
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -127,17 +141,38 @@ def _change(raw: Any, where: str) -> Change:
     path = _text(entry["path"], f"{where}.path")
     if not path.startswith(("/", "module:", "program:", "object:")):
         raise UsageError(f"{where}: path {path!r} is none of {FORMS}")
-    if not path.rpartition(":")[2].strip("/ "):
+    kind, _, name = path.partition(":") if path[0] != "/" else ("file", "", path)
+    if not name.strip("/ "):
         raise UsageError(f"{where}: path {path!r} names nothing")
+    _check_name(kind, name, where)
     _check_value(path, entry["value"], where)
     return Change(path, entry["value"])
+
+
+def _check_name(kind: str, name: str, where: str) -> None:
+    if kind == "module" and not _MODULE.fullmatch(name):
+        raise UsageError(f"{where}: {name!r} is not the name of a module, such as mlx5_core")
+    if kind == "program":
+        try:
+            shlex.split(name)
+        except ValueError as no:
+            raise UsageError(f"{where}: program:{name} is not a command line: {no}") from no
+
+
+def _check_answer(answer: Mapping[str, Any], where: str) -> None:
+    """What a program is to answer."""
+    for key, value in answer.items():
+        kind, wanted = (int, "a number") if key == "rc" else (str, "text")
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise UsageError(f"{where}.{key}: found {value!r}, wanted {wanted}")
 
 
 def _check_value(path: str, value: Any, where: str) -> None:
     if path.startswith("object:") or value is None:
         return
     if path.startswith("program:") and isinstance(value, dict):
-        _mapping(value, f"{where}.value", ("rc", "stdout", "stderr"), ())
+        where = f"{where}.value"
+        _check_answer(_mapping(value, where, ("rc", "stdout", "stderr"), ()), where)
     elif isinstance(value, bool) or not isinstance(value, str | int):
         raise UsageError(f"{where}: value is {value!r}, wanted text, a number or null")
 
@@ -147,12 +182,12 @@ def _check_value(path: str, value: Any, where: str) -> None:
 
 def apply(host: Host, fault: Fault) -> None:
     """Change a twin or a recorded host."""
-    if not isinstance(host, RecordedHost) and not _is_twin(host):
+    if not isinstance(host, Changeable):
         raise UsageError(
             f"fault {fault.id!r} cannot change the host {host.label}: faults are for twins and "
             "recorded hosts; use --host twin:NAME or --host FILE"
         )
-    if fault.twin and _is_twin(host) and host.label != f"twin:{fault.twin}":
+    if fault.twin and isinstance(host, TwinHost) and host.label != f"twin:{fault.twin}":
         raise UsageError(
             f"fault {fault.id!r} is for twin:{fault.twin} and the host is {host.label}; "
             f"use --host twin:{fault.twin}"
@@ -161,11 +196,7 @@ def apply(host: Host, fault: Fault) -> None:
         _apply(host, change)
 
 
-def _is_twin(host: Host) -> bool:
-    return hasattr(host, "machine") and hasattr(host, "functions")
-
-
-def _apply(host: Host, change: Change) -> None:
+def _apply(host: Changeable, change: Change) -> None:
     kind, _, name = change.path.partition(":")
     if change.path.startswith("/"):
         _file(host, change.path, change.value)
@@ -174,28 +205,16 @@ def _apply(host: Host, change: Change) -> None:
     elif kind == "program":
         _program(host, shlex.split(name), change.value)
     else:
-        _objects(host)[name] = change.value
+        host.objects[name] = change.value
 
 
-def _objects(host: Host) -> dict[str, Any]:
-    """Objects of the cluster are kept aside for whoever knows clusters."""
-    if not hasattr(host, "objects"):
-        setattr(host, "objects", {})  # noqa: B010 - a recorded host has no such attribute
-    return cast("dict[str, Any]", getattr(host, "objects"))  # noqa: B009
-
-
-def _file(host: Host, path: str, value: Any) -> None:
-    if _is_twin(host):
-        from podrail.host.twin import TwinHost
-        from podrail.host.twins import consequences
-
-        consequences.change(cast(TwinHost, host), path, None if value is None else str(value))
-        return
-    record = cast(_Changeable, host)
-    if value is None:
-        record.remove(path)
+def _file(host: Changeable, path: str, value: Any) -> None:
+    if isinstance(host, TwinHost):
+        consequences.change(host, path, None if value is None else str(value))
+    elif value is None:
+        host.remove(path)
     else:
-        record.put(path, line(path, str(value)))
+        host.put(path, line(path, str(value)))
 
 
 def line(path: str, text: str) -> str:
@@ -203,42 +222,37 @@ def line(path: str, text: str) -> str:
     return f"{text}\n" if path.startswith(("/sys/", "/proc/")) and text[-1:] != "\n" else text
 
 
-def _module(host: Host, name: str, value: Any) -> None:
-    lines = host.read("/proc/modules").splitlines()
+def _module(host: Changeable, name: str, value: Any) -> None:
+    lines = _loaded(host, name)
     loaded = [entry for entry in lines if entry.split(" ", 1)[0] == name]
     if value is None and not loaded:
         raise UsageError(f"module:{name} is not loaded on {host.label}, so it cannot go")
-    if value is None and _is_twin(host):
-        from podrail.host.twin import TwinHost
-        from podrail.host.twins import modules
-
-        modules.unload(cast(TwinHost, host), name)
+    if value is None and isinstance(host, TwinHost):
+        modules.unload(host, name)
         return
-    changed = cast(_Changeable, host)
     kept = [entry for entry in lines if entry not in loaded]
     if value is None:
-        changed.remove(f"/sys/module/{name}")
+        host.remove(f"/sys/module/{name}")
     else:
         kept.insert(0, f"{name} 65536 0 - Live 0x0000000000000000")
-        changed.put(f"/sys/module/{name}/version", f"{value}\n")
-    changed.put("/proc/modules", "".join(f"{entry}\n" for entry in kept))
+        host.put(f"/sys/module/{name}/version", f"{value}\n")
+    host.put("/proc/modules", "".join(f"{entry}\n" for entry in kept))
 
 
-def _program(host: Host, argv: list[str], value: Any) -> None:
-    changed = cast(_Changeable, host)
+def _loaded(host: Changeable, name: str) -> list[str]:
+    try:
+        return host.read("/proc/modules").splitlines()
+    except OSError as no:
+        raise UsageError(
+            f"module:{name} cannot be changed on {host.label}: /proc/modules cannot be read "
+            f"({no.strerror}); change modules before taking that file away"
+        ) from no
+
+
+def _program(host: Changeable, argv: list[str], value: Any) -> None:
     if value is None:
-        changed.remove_program(argv)
-        if _is_twin(host) and len(argv) > 1:
-            put = cast(Callable[..., None], changed.put_program)
-            put(argv, _not_installed)
-    elif isinstance(value, dict):
-        answer = Ran(
-            tuple(argv), int(value.get("rc", 0)), value.get("stdout", ""), value.get("stderr", "")
-        )
-        changed.put_program(argv, answer)
-    else:
-        changed.put_program(argv, Ran(tuple(argv), 0, str(value)))
-
-
-def _not_installed(argv: Sequence[str]) -> Ran:
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+        host.remove_program(argv)
+        return
+    answer: dict[str, Any] = value if isinstance(value, dict) else {"stdout": str(value)}
+    ran = Ran(tuple(argv), answer.get("rc", 0), answer.get("stdout", ""), answer.get("stderr", ""))
+    host.put_program(argv, ran)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from podrail.host.seam import Ran
 
+MAX_BYTES = 64 * 1024 * 1024
+
 _ENV = {"LC_ALL": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+_MAX_LINKS = 40  # the kernel's MAXSYMLINKS
+# proc(5): what /proc/PID/ns/net and /proc/PID/fd/N show is no path, yet the kernel follows it
+_MAGIC = re.compile(r"\w+:\[?\w")
 
 
 class LinuxHost:
@@ -20,8 +26,12 @@ class LinuxHost:
     def __init__(self, root: str = "/") -> None:
         self._root = root.rstrip("/")
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {}
+
     def _at(self, path: str) -> str:
-        return f"{self._root}{path}"
+        return f"{self._root}{self._inside(path)}" if self._root else path
 
     def read(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8", "replace")
@@ -29,9 +39,12 @@ class LinuxHost:
     def read_bytes(self, path: str) -> bytes:
         fd = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            chunks = []
+            chunks, size = [], 0
             while chunk := os.read(fd, 65536):
                 chunks.append(chunk)
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    raise OSError(errno.EFBIG, f"not read: over {MAX_BYTES >> 20} MiB", path)
             return b"".join(chunks)
         finally:
             os.close(fd)
@@ -47,11 +60,47 @@ class LinuxHost:
         return tuple(sorted(os.listdir(self._at(path))))
 
     def readlink(self, path: str) -> str:
-        return os.readlink(self._at(path))
+        above, _, name = path.rstrip("/").rpartition("/")
+        return os.readlink(f"{self._at(above or '/').rstrip('/')}/{name}")
 
     def resolve(self, path: str) -> str:
-        real = os.path.realpath(self._at(path), strict=True)
-        return real[len(self._root) :] if self._root else real
+        if self._root:
+            return self._inside(path)
+        try:
+            return os.path.realpath(path, strict=True)
+        except FileNotFoundError:
+            if os.path.exists(path):
+                return path
+            raise
+
+    def _inside(self, path: str) -> str:
+        """Follow every link as chroot(2) would: an absolute target starts at the root again."""
+        pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+        place, followed = "", 0
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                place = place.rpartition("/")[0]
+                continue
+            target = self._target(f"{place}/{part}", path)
+            if target is None:
+                place = f"{place}/{part}"
+                continue
+            followed += 1
+            if followed > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            place = "" if target.startswith("/") else place
+            pending.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
+        return place or "/"
+
+    def _target(self, path: str, asked: str) -> str | None:
+        try:
+            target = os.readlink(f"{self._root}{path}")
+        except OSError as no:
+            if no.errno == errno.EINVAL:  # readlink(2): it is no link
+                return None
+            raise OSError(no.errno, no.strerror, asked) from no
+        return None if path.startswith("/proc/") and _MAGIC.match(target) else target
 
     def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Ran:
         command = ["chroot", self._root, *argv] if self._root else list(argv)

@@ -21,6 +21,10 @@ def _fail(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
+def _not_installed(argv: Sequence[str]) -> Ran:
+    raise _fail(errno.ENOENT, argv[0])
+
+
 class MemoryHost:
     """Files, links and programs in dictionaries, walked as the kernel walks paths."""
 
@@ -32,6 +36,7 @@ class MemoryHost:
         programs: Mapping[tuple[str, ...], Program] | None = None,
     ) -> None:
         self._label = label
+        self.labels: dict[str, str] = {}
         self._files: dict[str, Content] = {}
         self._links: dict[str, str] = {}
         self._children: dict[str, set[str]] = {"/": set()}
@@ -122,10 +127,12 @@ class MemoryHost:
         self._programs[tuple(argv)] = program
 
     def remove_program(self, argv: Sequence[str]) -> None:
-        """Uninstall a program."""
+        """Uninstall a program, or only the form of it that starts so."""
         key = tuple(argv)
         for known in [k for k in self._programs if k[: len(key)] == key]:
             del self._programs[known]
+        if any(key[: len(known)] == known for known in self._programs):
+            self._programs[key] = _not_installed
 
     # --- the seam -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ is not installed raises FileNotFoundError. Code above the seam cannot tell the m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,10 @@ class Host(Protocol):
     @property
     def label(self) -> str:
         """What to call this host in messages (`local`, `twin:roce-cx6`, a file name)."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its node that the machine itself cannot tell: a cluster set them."""
 
     def read(self, path: str) -> str:
         """The text of a file."""

@@ -32,6 +32,8 @@ class VfSettings:
     """What the administrator set on a VF through its PF; it lives as long as the VF."""
 
     mac: str = "00:00:00:00:00:00"
+    admin_mac: bool = False
+    """Whether `mac` is the administrator's, or what the VF told its PF."""
     vlan: int = 0
     qos: int = 0
     proto: str = "802.1Q"
@@ -84,6 +86,10 @@ class Netdev:
     altnames: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     speed: int = 0
+    permanent: str | None = None
+    """The address it was born with, where somebody gave it another."""
+    qdisc: bool = False
+    """Whether a queueing discipline is attached, which happens when it is first up."""
 
     def attribute(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -101,6 +107,7 @@ class TwinHost(MemoryHost):
         self.netdevs: dict[str, Netdev] = {}
         self.rdma_index: dict[str, int] = {}
         self.routes: list[spec.Route] = []
+        self.modules: dict[str, tuple[str, ...]] = {}
         self.writers: dict[str, Writer] = {}
         self._counters: dict[str, int] = {}
         self._freed: dict[str, list[int]] = {}
@@ -131,6 +138,12 @@ class TwinHost(MemoryHost):
     def free(self, kind: str, number: int) -> None:
         """Give a number back."""
         heapq.heappush(self._freed.setdefault(kind, []), number)
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Major and minor number of the kernel that runs."""
+        major, minor = self.text("/proc/sys/kernel/osrelease", "0.0").split(".")[:2]
+        return int(major), int(minor)
 
     def text(self, path: str, default: str = "") -> str:
         """A file's text without its newline, or `default` where reading it fails."""

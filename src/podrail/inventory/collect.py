@@ -40,7 +40,7 @@ def discover(host: Host, labels: Mapping[str, str] | None = None) -> Inventory:
         tree=tree,
         links=net,
         stack=stack.build(reader, net),
-        rdma={device.parent_pci: device for device in reversed(verbs) if device.parent_pci},
+        rdma=rdma.by_function(verbs, net, told),
         holders=holders.gather(reader, tree, told.resources),
         recorded=functions.recorded_by_upstream(reader),
     )

@@ -26,7 +26,7 @@ class Around:
     links: Links
     stack: Stack
     rdma: Mapping[str, RdmaDevice]
-    """PCI address → RDMA device."""
+    """PCI address → RDMA device, Soft-RoCE on its netdev included."""
     holders: Holders
     recorded: frozenset[str]
 
@@ -124,7 +124,8 @@ def _speed(reader: Reader, name: str, rdma: RdmaDevice | None) -> int | None:
     speed = reader.integer(f"/sys/class/net/{name}/speed", quiet=True) if name else None
     if speed is not None and 0 < speed < 0xFFFFFFFF:
         return speed
-    active = [port for port in rdma.ports if port.state == "ACTIVE"] if rdma else []
+    own = rdma if rdma and rdma.parent_pci else None  # Soft-RoCE always says 2.5 Gb/s
+    active = [port for port in own.ports if port.state == "ACTIVE"] if own else []
     return _megabits(active[0].rate) if active else None
 
 

@@ -25,9 +25,13 @@ _IP_ROUTES = (
     ("ip", "-j", "route", "show", "table", "all"),
     ("ip", "-6", "-j", "route", "show", "table", "all"),
 )
+_REMOTE = ("remote", "remote6", "group", "group6")
 _IPOIB = re.compile(r"(?:[0-9a-f]{2}:){19}[0-9a-f]{2}", re.ASCII)
 # phys_port_name of a representor, Documentation/networking/switchdev.rst
 _REPRESENTOR = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+|(?:c\d+)?pf\d+")
+# 0.0.0.0/1 and 128.0.0.0/1 outrank a default route without touching it, 2000::/3 is all of the
+# IPv6 internet; from /4 on there are routes for less, such as 224.0.0.0/4 and fc00::/7
+_WIDEST = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +69,36 @@ class Link:
     parent: str | None = None
     representor: bool = False
     vfs: dict[int, VfInfo] = field(default_factory=dict)
+    table: str | None = None
+    """The routing table of a VRF."""
+    remotes: tuple[str, ...] = ()
+    """Where a tunnel ends, as far as the link itself says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route of the main table."""
+    """A route of any table but `local`."""
 
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
     devices: tuple[str, ...]
+    table: str = "main"
 
     @property
     def default(self) -> bool:
-        return self.network.prefixlen == 0
+        """Whether it is a default route or part of one."""
+        return self.network.prefixlen <= _WIDEST
+
+    def __str__(self) -> str:
+        where = "" if self.table == "main" else f" of table {self.table}"
+        if self.network.prefixlen == 0:
+            return f"the default route{where}"
+        wide = " (part of a default route)" if self.default else ""
+        return f"the route to {self.network}{wide}{where}"
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """All links by name, with addresses and main-table routes."""
+    """All links by name, with addresses and routes."""
 
     by_name: dict[str, Link]
     addresses: dict[str, tuple[str, ...]]
@@ -101,7 +118,7 @@ def read_links(reader: Reader) -> Links:
             *routes_of(routed, "0.0.0.0/0"),
             *routes_of(reader.json(_IP_ROUTES[1]), "::/0"),
         ),
-        known=isinstance(shown, list) and isinstance(routed, list),
+        known=isinstance(shown, list) and isinstance(routed, list) and not _hidden(reader, routed),
     )
 
 
@@ -111,6 +128,7 @@ def link_of(item: dict[str, Any]) -> Link | None:
     if not name or "/" in name or "\0" in name:
         return None
     altnames, flags = item.get("altnames"), item.get("flags")
+    info = as_dict(as_dict(item.get("linkinfo")).get("info_data"))
     return Link(
         name=name,
         index=as_int(item.get("ifindex")) or 0,
@@ -118,7 +136,7 @@ def link_of(item: dict[str, Any]) -> Link | None:
         kind=as_str(as_dict(item.get("linkinfo")).get("info_kind")),
         master=as_str(item.get("master")),
         # with link_netnsid the lower device is in another namespace, where its name means nothing
-        lower=None if "link_netnsid" in item else as_str(item.get("link")),
+        lower=None if "link_netnsid" in item else as_str(item.get("link") or info.get("link")),
         address=as_str(item.get("address")),
         mtu=as_int(item.get("mtu")),
         max_mtu=as_int(item.get("max_mtu")),
@@ -128,6 +146,8 @@ def link_of(item: dict[str, Any]) -> Link | None:
         parent=as_str(item.get("parentdev")),
         representor=bool(_REPRESENTOR.fullmatch(as_str(item.get("phys_port_name")) or "")),
         vfs=_vf_infos(item.get("vfinfo_list")),
+        table=None if info.get("table") is None else str(info["table"]),
+        remotes=tuple(filter(None, (as_str(info.get(key)) for key in _REMOTE))),
     )
 
 
@@ -170,17 +190,35 @@ def addresses_of(listed: Any) -> dict[str, tuple[str, ...]]:
 
 
 def routes_of(listed: Any, default: str) -> list[Route]:
-    """The main table's routes that leave through a device; `ip` leaves its name out there."""
+    """The routes that leave through a device; `ip` leaves out the table's name for main."""
     routes = []
     for item in as_dicts(listed):
-        if item.get("table", "main") not in ("main", "254"):
-            continue
-        hops = [item, *as_dicts(item.get("nexthops"))]
-        devices = tuple(dev for dev in (as_str(hop.get("dev")) for hop in hops) if dev)
-        network = _network(item.get("dst"), default)
-        if devices and network is not None:
-            routes.append(Route(network, devices))
+        devices, network = _devices(item), _network(item.get("dst"), default)
+        if devices and network is not None and _leaves(item):
+            table = str(item.get("table") or "main")
+            routes.append(Route(network, devices, "main" if table == "254" else table))
     return routes
+
+
+def _devices(item: dict[str, Any]) -> tuple[str, ...]:
+    hops = [item, *as_dicts(item.get("nexthops"))]
+    return tuple(dev for dev in (as_str(hop.get("dev")) for hop in hops) if dev)
+
+
+def _leaves(item: dict[str, Any]) -> bool:
+    """Not one that ends here: an unreachable default of a VRF shows device lo in IPv6."""
+    local = str(item.get("table")) in ("local", "255")
+    return not local and item.get("type", "unicast") == "unicast"
+
+
+def _hidden(reader: Reader, listed: Any) -> bool:
+    """With net.ipv4.nexthop_compat_mode=0 a route names a next hop object and no device."""
+    for item in as_dicts(listed):
+        if item.get("dst") == "default" and "nhid" in item and not _devices(item):
+            why = f"the default route goes to next hop {item['nhid']}, whose device is not shown"
+            reader.note(f"program:{' '.join(_IP_ROUTES[0])}", why)
+            return True
+    return False
 
 
 def _network(dst: Any, default: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

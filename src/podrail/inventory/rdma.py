@@ -220,6 +220,30 @@ def _counters(reader: Reader, at: str) -> dict[str, int]:
     return found
 
 
+def by_function(devices: Iterable[RdmaDevice], links: Links, told: Told) -> dict[str, RdmaDevice]:
+    """PCI address → its RDMA device: its own, or a software one (Soft-RoCE) on its netdev."""
+    found: dict[str, RdmaDevice] = {}
+    for device in sorted(devices, key=lambda device: device.parent_pci is None):
+        place = device.parent_pci or _below(device, links, told)
+        if place:
+            found.setdefault(place, device)
+    return found
+
+
+def _below(device: RdmaDevice, links: Links, told: Told) -> str | None:
+    """The function a software device stands on, where its netdev is in the host's namespace.
+
+    Only `rdma link` knows: `parent` in sysfs names the netdev as it is called in its own
+    namespace, and a netdev of the host may have the same name.
+    """
+    for port in device.ports:
+        name = as_str(told.ports.get((device.name, port.number), {}).get("netdev"))
+        place = links.by_name[name].parent if name in links.by_name else None
+        if place and ADDRESS.fullmatch(place):
+            return place
+    return None
+
+
 # --- fabrics ------------------------------------------------------------------------------------
 
 

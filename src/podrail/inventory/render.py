@@ -252,7 +252,8 @@ def _unknown(inventory: Inventory) -> list[_Branch]:
     if not inventory.unknown:
         return []
     by_reason: dict[str, list[str]] = {}
-    for fact in inventory.unknown:
+    # whether a port is the way to the API server decides what may be changed: that comes first
+    for fact in sorted(inventory.unknown, key=lambda fact: not fact.path.endswith("#server")):
         by_reason.setdefault(fact.reason, []).append(fact.path)
     lines = [_because(reason, paths) for reason, paths in by_reason.items()]
     hidden = len(lines) - _UNKNOWN_SHOWN

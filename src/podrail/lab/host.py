@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from podrail.host.seam import Ran
 from podrail.lab.client import Address, Connection
@@ -19,6 +19,10 @@ class LabHost:
     @property
     def label(self) -> str:
         return f"lab:{self._node}"
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {}
 
     @property
     def connection(self) -> Connection:

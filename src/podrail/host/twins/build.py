@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 
 from podrail.host.twin import Netdev, PciFunction, TwinHost, Writer
 from podrail.host.twins import drivers, modules, net, node, pci, spec, sriov
 from podrail.host.twins.pci import up
-from podrail.host.twins.programs import ip, rdma, tools
+from podrail.host.twins.programs import ip, kmod, rdma, tools
 
 _LOOPBACK = spec.Virtual("lo", None, mtu=65536, max_mtu=0, addresses=("127.0.0.1/8", "::1/128"))
 
@@ -35,11 +36,13 @@ def build(machine: spec.Machine, label: str) -> TwinHost:
     host.machine = machine
     host.writers = WRITERS
     host.routes = list(machine.routes)
-    for name in ("net", "infiniband", "iommu"):
+    for name in ("net", "iommu"):
         host.put_dir(f"/sys/class/{name}")
-    host.put("/sys/bus/pci/drivers_probe", "")
+    host.put("/sys/bus/pci/drivers_probe", errno.EACCES)  # DRIVER_ATTR_WO
     node.show(host, machine)
     modules.show(host)
+    if host.loaded("ib_core"):
+        host.put_dir("/sys/class/infiniband")
     for driver in ("pcieport", *machine.drivers):
         drivers.register(host, driver)
     _add_virtual(host, _LOOPBACK)
@@ -93,6 +96,7 @@ def _add_virtio(host: TwinHost, function: PciFunction) -> None:
         ifindex=host.serial("ifindex", 1),
         path=f"{function.path}/{bus}/net/{port.name}",
         bus=("virtio", bus),
+        altnames=port.altnames,
         addresses=port.addresses,
     )
     net.add(host, netdev, port.mac, port.mtu, is_up=port.up)
@@ -128,6 +132,9 @@ def _install_programs(host: TwinHost, machine: spec.Machine) -> None:
         "ibv_devinfo": rdma.ibv_devinfo,
         "ethtool": tools.ethtool,
         "devlink": tools.devlink,
+        "modprobe": kmod.modprobe,
+        "udevadm": kmod.udevadm,
+        "getent": tools.getent,
     }
     if machine.bridges:
         programs["ovs-vsctl"] = tools.ovs_vsctl

@@ -49,7 +49,18 @@ def routes(gateway: str) -> tuple[Route, ...]:
     )
 
 
+# The internal name of the API: the installer puts it into every kubelet's kubeconfig, and the
+# node's resolver answers it; it is in no file.
+NAMES = {
+    "api-int.roce.example.com": "10.0.0.5",
+    "api-int.ib.example.com": "10.20.0.2",
+}
+
+
 def files(server: str) -> dict[str, str]:
+    """`server` is the API by its address; the kubelet gets it by name."""
+    for name, address in NAMES.items():
+        server = server.replace(f"//{address}:", f"//{name}:")
     return {
         "/var/lib/kubelet/kubeconfig": kubeconfig(server),
         "/etc/kubernetes/kubelet.conf": "kind: KubeletConfiguration\n",

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from podrail.host.seam import Ran
 from podrail.host.twin import Netdev, PciFunction, TwinHost, VfSettings
-from podrail.host.twins import net, verbs
+from podrail.host.twins import drivers, net, verbs
 from podrail.host.twins.programs.answer import not_modelled, refused, said
 
 _MAC = re.compile(r"(?:[0-9a-fA-F]{1,2}:){5}[0-9a-fA-F]{1,2}\Z")
@@ -98,11 +98,12 @@ def _set(host: TwinHost, netdev: Netdev, words: list[str]) -> bool:
 
 
 def _rename(host: TwinHost, netdev: Netdev, new: str) -> None:
-    """net/core/dev.c:dev_change_name."""
-    if new in host.netdevs:
-        kernel_says(errno.EEXIST)
-    if net.flags(host, netdev) & net.UP:
+    """net/core/dev.c:dev_change_name; since 6.2 also while it is up."""
+    taken = {name for n in host.netdevs.values() for name in (n.name, *n.altnames)}
+    if net.flags(host, netdev) & net.UP and host.kernel < (6, 2):
         kernel_says(errno.EBUSY)
+    if new in taken:
+        kernel_says(errno.EEXIST)
     net.rename(host, netdev, new)
 
 
@@ -110,13 +111,16 @@ def _set_address(host: TwinHost, netdev: Netdev, mac: str) -> None:
     """A VF that is not trusted keeps the MAC its administrator gave it."""
     if not _MAC.match(mac):
         raise Refused(1, f'"{mac}" is invalid lladdr.')
+    mac, born = mac.lower(), netdev.permanent or host.text(netdev.attribute("address"))
     function = host.functions.get(netdev.pci or "")
-    pf = function.physfn if function else None
-    if function and pf:
-        vf = pf.settings[function.index]
-        if vf.mac != "00:00:00:00:00:00" and mac != vf.mac and not vf.trust:
+    if function and function.physfn and drivers.heard(host, function):
+        vf = function.physfn.settings[function.index]
+        if vf.admin_mac and mac != vf.mac and not vf.trust:
             kernel_says(errno.EADDRNOTAVAIL)
-    host.put(netdev.attribute("address"), f"{mac.lower()}\n")
+        vf.mac = mac
+    netdev.permanent = born if mac != born else None
+    host.put(netdev.attribute("address"), f"{mac}\n")
+    host.put(netdev.attribute("addr_assign_type"), "3\n")  # NET_ADDR_SET
 
 
 # --- vf N … -----------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ def _change(name: str, value: str, pairs: dict[str, str]) -> Change:
             if not _GUID.match(value):
                 raise Refused(255, f'Error: argument "{value}" is wrong: Invalid GUID format\n')
             return "guid", _toggle(name, value.lower())[1]
-    raise Refused(255, f'Error: either "dev" is duplicate, or "{name}" is a garbage.')
+    raise Refused(255, 'Command line is not complete. Try option "help"')
 
 
 def _toggle(name: str, value: bool | str) -> Change:
@@ -197,7 +201,7 @@ def _mac(value: str) -> Change:
     def change(host: TwinHost, pf: PciFunction, vf: VfSettings) -> None:
         if int(value.split(":")[0], 16) & 1:  # igb_ndo_set_vf_mac: is_valid_ether_addr
             kernel_says(errno.EINVAL)
-        vf.mac = value.lower()
+        vf.mac, vf.admin_mac = value.lower(), value != "00:00:00:00:00:00"
 
     return "mac", change
 
@@ -208,7 +212,7 @@ def _vlan(value: str, pairs: dict[str, str]) -> Change:
     proto = pairs.get("proto", "802.1Q")
 
     def change(host: TwinHost, pf: PciFunction, vf: VfSettings) -> None:
-        if vlan > 4094 or qos > 7:
+        if qos > 7:
             kernel_says(errno.EINVAL)
         if proto.lower() != "802.1q":  # igb_ndo_set_vf_vlan, mlx5e_set_vf_vlan
             kernel_says(errno.EPROTONOSUPPORT)

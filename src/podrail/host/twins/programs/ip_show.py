@@ -1,16 +1,17 @@
-"""`ip link|addr|route show` of a twin, with the keys and their order as iproute2 prints them
+"""`ip link|addr show` of a twin, with the keys and their order as iproute2 prints them
 (tests/data/lab/ip-d-j-link-rootns.json)."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from podrail.host.seam import Ran
 from podrail.host.twin import Netdev, PciFunction, TwinHost, VfSettings
-from podrail.host.twins import net, spec
+from podrail.host.twins import net
 from podrail.host.twins.programs.answer import compact, not_modelled, refused, said
+from podrail.host.twins.programs.ip_routes import routes
 
 _FLAGS = {
     net.LOOPBACK: "LOOPBACK",
@@ -32,10 +33,10 @@ def _flags(host: TwinHost, netdev: Netdev) -> list[str]:
     return [*names, "LOWER_UP"] if carrier else names
 
 
-def _qdisc(netdev: Netdev, is_up: bool) -> str:
+def _qdisc(netdev: Netdev) -> str:
     if netdev.pci is None and netdev.bus is None:
         return "noqueue"
-    if not is_up:
+    if not netdev.qdisc:
         return "noop"
     return "mq" if netdev.queues > 1 else "fq_codel"
 
@@ -47,7 +48,7 @@ def _basics(host: TwinHost, netdev: Netdev, linkmode: bool) -> dict[str, Any]:
         out["link"] = netdev.lower
     out |= {"ifname": netdev.name, "flags": flags}
     out |= {"mtu": int(host.text(netdev.attribute("mtu"), "0"))}
-    out["qdisc"] = _qdisc(netdev, "UP" in flags)
+    out["qdisc"] = _qdisc(netdev)
     if netdev.master:
         out["master"] = netdev.master
     out["operstate"] = host.text(netdev.attribute("operstate")).upper()
@@ -57,7 +58,8 @@ def _basics(host: TwinHost, netdev: Netdev, linkmode: bool) -> dict[str, Any]:
     address = host.text(netdev.attribute("address"))
     kind = "loopback" if netdev.name == "lo" else net.link_type(address)
     broadcast = host.text(netdev.attribute("broadcast"))
-    return out | {"link_type": kind, "address": address, "broadcast": broadcast}
+    out |= {"link_type": kind, "address": address, "broadcast": broadcast}
+    return out | ({"permaddr": netdev.permanent} if netdev.permanent else {})
 
 
 def _linkinfo(host: TwinHost, netdev: Netdev) -> dict[str, Any]:
@@ -128,9 +130,9 @@ def link(host: TwinHost, netdev: Netdev, details: bool) -> dict[str, Any]:
     out = _basics(host, netdev, linkmode=True)
     if details:
         out |= _details(host, netdev)
-        function = host.functions.get(netdev.pci or "")
-        if function and function.spec.sriov:
-            out["vfinfo_list"] = _vfs(function, out["address"])
+    function = host.functions.get(netdev.pci or "")
+    if function and function.spec.sriov:
+        out["vfinfo_list"] = _vfs(function, out["address"])
     if netdev.altnames:
         out["altnames"] = list(netdev.altnames)
     return out
@@ -152,61 +154,9 @@ def _address(netdev: Netdev, text: str) -> dict[str, Any]:
 def addresses(host: TwinHost, netdev: Netdev) -> dict[str, Any]:
     """One entry of `ip -j addr show`."""
     out = _basics(host, netdev, linkmode=False)
-    out["addr_info"] = [_address(netdev, text) for text in netdev.addresses]
     if netdev.altnames:
         out["altnames"] = list(netdev.altnames)
-    return out
-
-
-def _route(route: spec.Route) -> dict[str, Any]:
-    out: dict[str, Any] = {"dst": route.dst}
-    if route.gateway:
-        out["gateway"] = route.gateway
-    out |= {"dev": route.dev, "protocol": route.protocol}
-    if route.metric is not None:
-        out["metric"] = route.metric
-    return out | {"flags": []}
-
-
-def _connected(netdev: Netdev, version: int) -> Iterator[dict[str, Any]]:
-    for text in netdev.addresses:
-        at = ipaddress.ip_interface(text)
-        if at.version != version or at.ip.is_loopback or at.network.prefixlen == at.max_prefixlen:
-            continue
-        out: dict[str, Any] = {"dst": str(at.network), "dev": netdev.name, "protocol": "kernel"}
-        if version == 4:
-            yield out | {"scope": "link", "prefsrc": str(at.ip), "flags": []}
-        else:
-            yield out | {"metric": 256, "flags": [], "pref": "medium"}
-
-
-def _local(netdev: Netdev, version: int) -> Iterator[dict[str, Any]]:
-    for text in netdev.addresses:
-        ip = ipaddress.ip_interface(text).ip
-        if ip.version != version:
-            continue
-        out: dict[str, Any] = {"type": "local", "dst": str(ip), "dev": netdev.name}
-        out |= {"table": "local", "protocol": "kernel"}
-        if version == 4:
-            yield out | {"scope": "host", "prefsrc": str(ip), "flags": []}
-        else:
-            yield out | {"metric": 0, "flags": [], "pref": "medium"}
-
-
-def routes(host: TwinHost, versions: Sequence[int], every_table: bool) -> list[dict[str, Any]]:
-    """`ip -j route show [table all]`: default and added ones, connected ones, local ones."""
-    out = []
-    ordered = sorted(host.netdevs.values(), key=lambda n: n.ifindex)
-    for version in versions:
-        out += [_route(r) for r in host.routes if _version(r) == version]
-        out += [entry for n in ordered for entry in _connected(n, version)]
-        if every_table:
-            out += [entry for n in ordered for entry in _local(n, version)]
-    return out
-
-
-def _version(route: spec.Route) -> int:
-    return 6 if ":" in (route.gateway or route.dst) else 4
+    return out | {"addr_info": [_address(netdev, text) for text in net.addresses(host, netdev)]}
 
 
 def show(host: TwinHost, argv: Sequence[str], options: str, words: list[str]) -> Ran:

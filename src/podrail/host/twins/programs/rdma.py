@@ -7,6 +7,7 @@ from typing import Any
 
 from podrail.host.seam import Ran
 from podrail.host.twin import TwinHost
+from podrail.host.twins import modules
 from podrail.host.twins.numbers import words
 from podrail.host.twins.programs.answer import compact, not_modelled, refused, said
 
@@ -98,7 +99,8 @@ def rdma(host: TwinHost, argv: Sequence[str]) -> Ran:
     """`rdma -j [ -d ] system|dev|link|resource`."""
     options = [word for word in argv[1:] if word.startswith("-")]
     asked = [word for word in argv[1:] if not word.startswith("-") and word != "show"]
-    if not host.loaded("ib_core"):
+    # net/netlink/af_netlink.c:netlink_create asks for net-pf-16-proto-20, an alias of ib_core
+    if not modules.load(host, "ib_core"):
         return refused(argv, 1, "Failed to open NETLINK_RDMA socket")
     details = "-d" in options
     match asked:

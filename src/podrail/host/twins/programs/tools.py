@@ -1,4 +1,4 @@
-"""`ethtool -i`, `devlink dev eswitch show` and `ovs-vsctl` of a twin."""
+"""`ethtool -i`, `devlink dev eswitch show`, `ovs-vsctl` and `getent ahosts` of a twin."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from podrail.host.seam import Ran
 from podrail.host.twin import TwinHost
+from podrail.host.twins import openshift
 from podrail.host.twins.programs.answer import compact, not_modelled, refused, said
 
 _NO_EEPROM = ("igbvf", "virtio_net")
@@ -79,3 +80,17 @@ def ovs_vsctl(host: TwinHost, argv: Sequence[str]) -> Ran:
     if words[1] not in bridges:
         return refused(argv, 1, f"ovs-vsctl: no bridge named {words[1]}")
     return said(argv, "".join(f"{name}\n" for name in sorted(bridges[words[1]])))
+
+
+def getent(host: TwinHost, argv: Sequence[str]) -> Ran:
+    """`getent ahosts NAME`: /etc/hosts, then what the cluster's resolver knows; 2 is not found."""
+    if len(argv) != 3 or argv[1] != "ahosts":
+        return not_modelled(argv)
+    name = argv[2]
+    listed = [line.split() for line in host.text("/etc/hosts").splitlines()]
+    found = [words[0] for words in listed if name in words[1:]]
+    found = found or [address for known, address in openshift.NAMES.items() if known == name]
+    if not found:
+        return refused(argv, 2, "")
+    kinds = (f"STREAM {name}", "DGRAM  ", "RAW    ")
+    return said(argv, "".join(f"{at:<15} {kind}\n" for at in found for kind in kinds))
