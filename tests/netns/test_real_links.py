@@ -67,6 +67,20 @@ def test_a_default_route_in_another_table_counts() -> None:
     assert "default route" in str(seen["management"]["v0"])
 
 
+def test_a_rail_that_answers_from_its_own_address_carries_no_management() -> None:
+    """Source routing, as every multi-rail host has it: a table and a rule per rail."""
+    rail = (
+        "link add v0 type veth peer name v1",
+        "link set v0 up",
+        "addr add 192.0.2.2/24 dev v0",
+        "route add default via 192.0.2.1 dev v0 table 100",
+    )
+    own = look(*rail, "rule add from 192.0.2.2 table 100")
+    assert own["management"]["v0"] is None
+    everyone = look(*rail, "rule add from 192.0.2.2 table 100", "rule add fwmark 7 table 100")
+    assert "default route" in str(everyone["management"]["v0"])
+
+
 def test_a_port_with_an_address_alone_carries_no_management() -> None:
     seen = look(*BRIDGE, "addr add 192.0.2.2/24 dev br0")
     assert seen["management"]["v0"] is None

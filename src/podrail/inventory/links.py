@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,7 @@ _IP_ROUTES = (
     ("ip", "-j", "route", "show", "table", "all"),
     ("ip", "-6", "-j", "route", "show", "table", "all"),
 )
+_IP_RULES = (("ip", "-j", "rule", "show"), ("ip", "-6", "-j", "rule", "show"))
 _REMOTE = ("remote", "remote6", "group", "group6")
 _IPOIB = re.compile(r"(?:[0-9a-f]{2}:){19}[0-9a-f]{2}", re.ASCII)
 # phys_port_name of a representor, Documentation/networking/switchdev.rst
@@ -105,21 +107,50 @@ class Links:
     routes: tuple[Route, ...]
     known: bool = True
     """Whether links and IPv4 routes could be read at all."""
+    answering: frozenset[str] = frozenset()
+    """Tables that only answer from their own device's address: source routing of a rail."""
 
 
 def read_links(reader: Reader) -> Links:
     """Four runs of `ip`, whatever the number of VFs."""
     shown, routed = reader.json(_IP_LINK), reader.json(_IP_ROUTES[0])
     found = [link_of(item) for item in as_dicts(shown)]
+    addresses = addresses_of(reader.json(_IP_ADDR))
+    routes = (
+        *routes_of(routed, "0.0.0.0/0"),
+        *routes_of(reader.json(_IP_ROUTES[1]), "::/0"),
+    )
     return Links(
         by_name={link.name: link for link in found if link},
-        addresses=addresses_of(reader.json(_IP_ADDR)),
-        routes=(
-            *routes_of(routed, "0.0.0.0/0"),
-            *routes_of(reader.json(_IP_ROUTES[1]), "::/0"),
-        ),
+        addresses=addresses,
+        routes=routes,
         known=isinstance(shown, list) and isinstance(routed, list) and not _hidden(reader, routed),
+        answering=_answering(reader, routes, addresses),
     )
+
+
+def _answering(
+    reader: Reader, routes: Iterable[Route], addresses: Mapping[str, tuple[str, ...]]
+) -> frozenset[str]:
+    """Asked only where a table other than main has a default route; unread rules prove nothing."""
+    defaults: dict[str, set[str]] = {}
+    for route in routes:
+        if route.default and route.table != "main":
+            defaults.setdefault(route.table, set()).update(route.devices)
+    rules = [rule for argv in _IP_RULES for rule in as_dicts(reader.json(argv))] if defaults else []
+    return frozenset(
+        table
+        for table, devices in defaults.items()
+        if (mine := [rule for rule in rules if str(rule.get("table")) == table])
+        and all(_from_own_address(rule, devices, addresses) for rule in mine)
+    )
+
+
+def _from_own_address(
+    rule: Mapping[str, Any], devices: Iterable[str], addresses: Mapping[str, tuple[str, ...]]
+) -> bool:
+    own = {text.partition("/")[0] for device in devices for text in addresses.get(device, ())}
+    return rule.get("src") in own and "srclen" not in rule
 
 
 def link_of(item: dict[str, Any]) -> Link | None:

@@ -177,7 +177,7 @@ def _ovs_above(link: Link, links: Mapping[str, Link], ovs: Ovs) -> list[str]:
 def _vital(links: Links, servers: Mapping[Address, str]) -> dict[str, str]:
     """The first reason stands: main's default route, those of other tables, the API server."""
     vital: dict[str, str] = {}
-    defaults = [route for route in links.routes if route.default]
+    defaults = [r for r in links.routes if r.default and r.table not in links.answering]
     for route in sorted(defaults, key=lambda route: route.table != "main"):
         for device in route.devices:
             vital.setdefault(device, f"{route} leaves through {device}")
