@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from podrail.lab import lifecycle, process
 from podrail.lab.client import Connection
 from podrail.lab.host import LabHost
 from podrail.lab.qemu import Image
-from podrail.lab.state import LabState, labs
+from podrail.lab.state import LabState, labs, logs
 from podrail.model.errors import Refused, UsageError
 
 PODRAIL = str(Path(sys.executable).parent / "podrail")
@@ -126,6 +127,29 @@ def test_a_guest_that_hangs_shows_its_console_and_leaves_nothing(lab: LabState) 
     with pytest.raises(Refused, match="does not answer after 1 s; its console ends with"):
         lifecycle.up(wanted, lambda _: None, boot_seconds=1.0)
     assert labs.load("test-hang") is None
+    assert {file.name for file in logs("test-hang").iterdir()} >= {"log"}
+
+
+def test_a_port_that_was_taken_meanwhile_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tried: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+        def always_taken() -> int:
+            tried.append(port)
+            return int(port)
+
+        monkeypatch.setattr(lifecycle, "_free_port", always_taken)
+        for name in ("k", "i", "r"):
+            (tmp_path / name).touch()
+        wanted = lifecycle.Wanted(
+            "test-port", 2, Image(*(tmp_path / name for name in ("k", "i", "r"))), None
+        )
+        with pytest.raises(Refused, match="host forwarding"):
+            lifecycle.up(wanted, lambda _: None)
+    assert len(tried) == 2 * 3
 
 
 def test_wrong_numbers_of_nodes_are_refused() -> None:

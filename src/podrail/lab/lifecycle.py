@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from podrail.model.errors import PodrailError, Refused, UsageError
 DEFAULT = "default"
 BOOT_SECONDS = 180.0
 _USUAL = 15.0
+_PORT_TRIES = 3
 MEMORY_MB = 1024
 _MAX_NODES = 8
 
@@ -51,7 +53,18 @@ def up(wanted: Wanted, report: Report, *, boot_seconds: float = BOOT_SECONDS) ->
             )
         state.labs.forget(wanted.name)
         _check_memory(wanted.nodes)
-        return _boot(wanted, report, boot_seconds)
+        return _patiently(wanted, report, boot_seconds)
+
+
+class _PortTaken(Refused):
+    """Somebody took a port between our asking for it and QEMU's using it."""
+
+
+def _patiently(wanted: Wanted, report: Report, boot_seconds: float) -> LabState:
+    for _ in range(_PORT_TRIES - 1):
+        with contextlib.suppress(_PortTaken):
+            return _boot(wanted, report, boot_seconds)
+    return _boot(wanted, report, boot_seconds)
 
 
 def _check_memory(nodes: int) -> None:
@@ -75,9 +88,20 @@ def _boot(wanted: Wanted, report: Report, boot_seconds: float) -> LabState:
         keeper.say(b"keep\n")
     except BaseException:
         keeper.stop()
-        state.labs.forget(wanted.name)
+        _put_away(lab)
         raise
     return lab
+
+
+def _put_away(lab: LabState) -> None:
+    """Consoles and logs are kept beside the description of the lab, the last ones of each name."""
+    kept = state.logs(lab.name)
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    for file in (*Path(lab.run).glob("*.console"), Path(lab.run) / "log"):
+        with contextlib.suppress(OSError):
+            shutil.copy(file, kept)
+    state.labs.forget(lab.name)
 
 
 def _private(file: Path, data: bytes) -> None:
@@ -116,24 +140,37 @@ def _describe(wanted: Wanted, machines: list[Machine], run: Path, pid: int) -> L
 def _wait(lab: LabState, keeper: Child, report: Report, boot_seconds: float) -> None:
     """Until every node's agent answers."""
     start, waiting = time.monotonic(), list(lab.nodes)
-    report(Progress("boot", f"booting {', '.join(node.name for node in waiting)}", 0.0, _USUAL))
     while waiting:
+        took = time.monotonic() - start
+        report(_booting(waiting, took))
         for node in list(waiting):
             if _answers(lab.address(node.name)):
                 waiting.remove(node)
-                took = time.monotonic() - start
                 report(Progress(node.name, f"{node.name} ready after {took:.0f} s"))
-        if waiting and keeper.ended():
-            raise Refused(f"the lab's keeper ended: {_tail(Path(lab.run) / 'log')}")
-        dead = next((n for n in waiting if _ended(lab, n.name)), None)
-        if dead:
-            raise Refused(f"{dead.name} did not start: {_tail(Path(lab.run) / 'log')}")
-        if waiting and time.monotonic() - start > boot_seconds:
+        _still_booting(lab, keeper, waiting)
+        if waiting and took > boot_seconds:
             node = waiting[0]
             raise Refused(
                 f"{node.name} does not answer after {boot_seconds:.0f} s; its console ends with:\n"
                 f"{_tail(Path(node.console))}"
             )
+
+
+def _booting(waiting: Sequence[NodeState], took: float) -> Progress:
+    names = ", ".join(node.name for node in waiting)
+    return Progress("boot", f"booting {names}", min(0.95, took / _USUAL), max(1.0, _USUAL - took))
+
+
+def _still_booting(lab: LabState, keeper: Child, waiting: Sequence[NodeState]) -> None:
+    """Says what QEMU said when a machine, or the keeper of all, has ended."""
+    said = Path(lab.run) / "log"
+    if waiting and keeper.ended():
+        raise Refused(f"the lab's keeper ended: {_tail(said)}")
+    dead = next((node for node in waiting if _ended(lab, node.name)), None)
+    if dead:
+        text = _tail(said)
+        error = _PortTaken if "host forwarding" in text else Refused
+        raise error(f"{dead.name} did not start: {text}")
 
 
 def _answers(address: Address) -> bool:
@@ -184,7 +221,7 @@ def down(name: str) -> bool:
         was_up = lab.alive
         if was_up:
             process.end(lab.keeper)
-        state.labs.forget(name)
+        _put_away(lab)
         return was_up
 
 

@@ -65,6 +65,11 @@ def _read(raw: dict[str, Any]) -> LabState:
 labs = Shelf("lab", "", _read)
 
 
+def logs(name: str) -> Path:
+    """Where the consoles of a lab are kept after it is down."""
+    return labs.file(name).parent / "logs" / name
+
+
 def new_run_directory() -> Path:
     """A short, private directory for sockets and consoles."""
     parent = os.environ.get("XDG_RUNTIME_DIR")
