@@ -80,7 +80,7 @@ def processes(socket: str) -> list[str]:
 
 
 def state_of(name: str) -> fabric_state.FabricState:
-    state = fabric_state.load(name)
+    state = fabric_state.fabrics.load(name)
     assert state is not None
     return state
 
@@ -272,7 +272,7 @@ def test_killing_the_starter_leaves_nothing(home: Path, how: str) -> None:
         os.kill(process.pid, signal.SIGKILL)
         until(lambda: not processes(held.socket) and not held.alive)
     assert not held.place.exists()
-    assert "held" not in fabric_state.names()
+    assert "held" not in fabric_state.fabrics.names()
 
 
 def test_a_kept_fabric_outlives_its_starter_until_down(home: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_speed_this_ibsim_does_not_know_is_refused_and_nothing_stays(home: Pat
     except Refused as refused:
         said.append(str(refused))
     assert all("does not know the link speed" in why for why in said)  # ibsim 0.12 knows NDR
-    assert "fast" not in fabric_state.names()
+    assert "fast" not in fabric_state.fabrics.names()
 
 
 def test_missing_programs_are_named_with_the_one_command(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +35,31 @@ class Pf:
     def write(self, attribute: str, text: str) -> None:
         self.host.write(f"{self.path}/{attribute}", text)
 
+    def settle(self) -> None:
+        """Until udev has named what came; a machine without udev has nothing to wait for."""
+        with contextlib.suppress(FileNotFoundError):
+            assert self.host.run(["udevadm", "settle"]).rc == 0
+
+    def make(self, count: int) -> None:
+        """That many VFs, with the names they keep."""
+        self.write("sriov_numvfs", str(count))
+        self.settle()
+
+    def rebind(self, index: int) -> None:
+        for way in ("unbind", "bind"):
+            self.host.write(f"/sys/bus/pci/drivers/igbvf/{way}", self.vf(index))
+        self.settle()
+
     def vf(self, index: int) -> str:
         return self.host.readlink(f"{self.path}/virtfn{index}").rpartition("/")[2]
 
     def vf_netdev(self, index: int) -> str:
         return self.host.entries(f"/sys/bus/pci/devices/{self.vf(index)}/net")[0]
+
+    def netdev(self, name: str) -> dict[str, Any]:
+        ran = self.host.run(["ip", "-d", "-j", "link", "show", name])
+        found: dict[str, Any] = json.loads(ran.stdout)[0]
+        return found
 
     def driver(self, address: str) -> str | None:
         try:
@@ -47,9 +69,7 @@ class Pf:
         return link.rpartition("/")[2]
 
     def link(self) -> dict[str, Any]:
-        ran = self.host.run(["ip", "-d", "-j", "link", "show", self.name])
-        found: dict[str, Any] = json.loads(ran.stdout)[0]
-        return found
+        return self.netdev(self.name)
 
     def vf_info(self, index: int) -> dict[str, Any]:
         info: dict[str, Any] = self.link()["vfinfo_list"][index]
@@ -60,20 +80,30 @@ class Pf:
         return ran.rc, ran.stderr.strip()
 
 
+def until(true: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"{what}: not within {seconds:g} s"
+        time.sleep(0.05)
+
+
 def pf_named(host: Host, name: str) -> Pf:
     address = host.resolve(f"/sys/class/net/{name}/device").rpartition("/")[2]
     return Pf(host, address, name)
 
 
-def _igb_pfs(host: Host) -> list[str]:
-    """igb PFs below a root port, which has ACS; the last one carries nothing else."""
+def _igb_pf(host: Host, place: int) -> Pf:
+    """An igb PF: the first is behind a switch without ACS, the last below a root port, which has
+    ACS."""
     found = []
     for address in host.entries("/sys/bus/pci/devices"):
         at = f"/sys/bus/pci/devices/{address}"
         ids = (host.read(f"{at}/vendor").strip(), host.read(f"{at}/device").strip())
         if ids == ("0x8086", "0x10c9"):
             found.append(address)
-    return found
+    name = host.entries(f"/sys/bus/pci/devices/{found[place]}/net")[0]
+    return Pf(host, found[place], name)
 
 
 @pytest.fixture(scope="session")
@@ -90,15 +120,35 @@ def contract_host() -> Iterator[Host | None]:
 
 @pytest.fixture
 def pf(contract_host: Host | None) -> Iterator[Pf]:
-    """An igb PF of the lab VM or of its twin, without VFs before and after."""
-    host = contract_host or open_host("twin:igb")
-    address = _igb_pfs(host)[-1]
-    name = host.entries(f"/sys/bus/pci/devices/{address}/net")[0]
-    found = Pf(host, address, name)
-    found.write("sriov_numvfs", "0")
+    """An igb PF of the lab's node or of its twin, down and without VFs before and after."""
+    found = _igb_pf(contract_host or open_host("twin:igb"), 0)
+    _bare(found)
     yield found
-    found.write("sriov_drivers_autoprobe", "1")
-    found.write("sriov_numvfs", "0")
+    _bare(found)
+
+
+def _bare(pf: Pf) -> None:
+    if pf.read("sriov_drivers_autoprobe") != "1":
+        pf.write("sriov_drivers_autoprobe", "1")
+    if pf.read("sriov_numvfs") != "0":
+        pf.make(0)
+
+
+@pytest.fixture(scope="module")
+def vfs(contract_host: Host | None) -> Iterator[Pf]:
+    """The other igb PF, up and with three VFs; tests put back what they change.
+
+    One for all tests of a module: on a real kernel VFs take seconds to come and to go.
+    """
+    found = _igb_pf(contract_host or open_host("twin:igb"), -1)
+    _bare(found)
+    found.ip("up")
+    found.make(3)
+    carrier = f"{found.path}/net/{found.name}/carrier"
+    until(lambda: found.host.read(carrier) == "1\n", f"a carrier on {found.name}")
+    yield found
+    found.make(0)
+    found.ip("down")
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from podrail.host.twins.behaviours import BEHAVIOURS, PROVEN, UNPROVEN, Behaviou
 from tests.conftest import ROOT
 
 HERE = Path(__file__).parent
+NODE = "tests/lab/test_contract.py"
 
 
-def covered() -> set[str]:
+def covered(pattern: str = "test_*.py") -> set[str]:
     found: set[str] = set()
-    for path in HERE.glob("test_*.py"):
+    for path in HERE.glob(pattern):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "covers":
                 found |= {a.value for a in node.args if isinstance(a, ast.Constant)}  # type: ignore[misc]
@@ -27,6 +28,12 @@ def test_every_behaviour_has_a_test() -> None:
     assert covered() == {b.id for b in BEHAVIOURS}
 
 
+def test_what_runs_on_a_node_is_proven_and_what_cites_it_runs_there() -> None:
+    there = covered("test_contract_*.py")
+    assert not [b.id for b in BEHAVIOURS if b.id in there and b.status != PROVEN]
+    assert not [b.id for b in BEHAVIOURS if b.citation == NODE and b.id not in there]
+
+
 def test_ids_are_unique() -> None:
     assert len({b.id for b in BEHAVIOURS}) == len(BEHAVIOURS)
 
@@ -35,7 +42,7 @@ def test_ids_are_unique() -> None:
 def test_what_is_proven_cites_the_lab(behaviour: Behaviour) -> None:
     assert behaviour.statement
     assert behaviour.status in (PROVEN, UNPROVEN)
-    recorded = behaviour.citation.startswith(("tests/data/lab/", "docs/"))
+    recorded = behaviour.citation.startswith(("tests/data/lab/", "tests/lab/"))
     assert recorded == (behaviour.status == PROVEN)
     if recorded:
         file = re.match(r"[\w./*-]+", behaviour.citation)

@@ -62,11 +62,11 @@ def extended(raw: bytes) -> list[int]:
 @covers("totalvfs-driver")
 def test_the_igb_twin_decodes_as_the_real_card() -> None:
     host = twin("igb")
-    host.write("/sys/class/net/eth2/device/sriov_numvfs", "4")
-    got = decode(host.read_bytes("/sys/class/net/eth2/device/config"))
+    host.write("/sys/class/net/ens2/device/sriov_numvfs", "4")
+    got = decode(host.read_bytes("/sys/class/net/ens2/device/config"))
     assert got == decode(sample())
     assert got["sriov"] == (8, 8, 4)
-    assert host.read("/sys/class/net/eth2/device/sriov_totalvfs") == "7\n"
+    assert host.read("/sys/class/net/ens2/device/sriov_totalvfs") == "7\n"
 
 
 def test_the_encoder_can_place_capabilities_as_the_card_does() -> None:

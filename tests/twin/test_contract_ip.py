@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.twin.conftest import Pf
+from tests.twin.conftest import Pf, until
 from tests.twin.covers import covers
 
-SAMPLE = Path(__file__).parent.parent / "data" / "lab" / "ip-d-j-link-rootns.json"
+SAMPLE = Path(__file__).parent.parent / "data" / "lab" / "ip-d-j-link-udev.json"
+AS_BORN = (
+    ("vlan", "0"),
+    ("spoofchk", "on"),
+    ("trust", "off"),
+    ("max_tx_rate", "0"),
+)
 
 
-@pytest.fixture
-def vfs(pf: Pf) -> Pf:
-    pf.ip("up")
-    pf.write("sriov_numvfs", "4")
-    return pf
+def as_born(vfs: Pf, index: int) -> None:
+    """A VF without what a test set on it; without an admin MAC it takes its own again."""
+    for words in (*AS_BORN, ("mac", "00:00:00:00:00:00")):
+        assert vfs.ip("vf", str(index), *words) == (0, "")
+    vfs.rebind(index)
 
 
 @covers("igb-accepts")
 def test_igb_accepts(vfs: Pf) -> None:
     accepted = (
         ("mac", "02:00:00:00:00:10"),
+        ("vlan", "4095"),
         ("vlan", "100", "qos", "3"),
         ("spoofchk", "off"),
         ("trust", "on"),
@@ -44,16 +51,19 @@ def test_igb_accepts(vfs: Pf) -> None:
         "link_state": "auto",
         "trust": True,
     }
+    as_born(vfs, 0)
 
 
-@covers("igb-refuses", "ip-errors")
+@covers("igb-refuses", "igb-rate", "ip-errors")
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
         (("0", "vlan", "5", "proto", "802.1ad"), "Protocol not supported"),
         (("0", "state", "enable"), "Operation not supported"),
         (("0", "min_tx_rate", "10"), "Invalid argument"),
-        (("4", "mac", "02:00:00:00:00:99"), "Invalid argument"),
+        (("0", "max_tx_rate", "1001"), "Invalid argument"),
+        (("0", "mac", "01:00:00:00:00:10"), "Invalid argument"),
+        (("3", "mac", "02:00:00:00:00:99"), "Invalid argument"),
         (("0", "node_guid", "00:11:22:33:44:55:66:77"), "Operation not supported"),
     ],
 )
@@ -61,14 +71,6 @@ def test_igb_refuses(vfs: Pf, words: tuple[str, ...], answer: str) -> None:
     before = vfs.link()["vfinfo_list"]
     assert vfs.ip("vf", *words) == (2, f"RTNETLINK answers: {answer}")
     assert vfs.link()["vfinfo_list"] == before
-
-
-@covers("igb-rate")
-def test_igb_wants_a_link_and_no_more_than_it_carries(vfs: Pf) -> None:
-    assert vfs.ip("vf", "0", "max_tx_rate", "1001")[0] == 2
-    vfs.ip("down")
-    assert vfs.ip("vf", "0", "max_tx_rate", "100")[0] == 2
-    vfs.ip("up")
 
 
 @covers("ip-errors")
@@ -81,6 +83,7 @@ def test_igb_wants_a_link_and_no_more_than_it_carries(vfs: Pf) -> None:
         (("vf", "0", "spoofchk", "maybe"), 1, 'must be one of "off", "on", not "maybe"'),
         (("vf", "0", "state", "foo"), 255, 'argument "foo" is wrong: Invalid "state" value'),
         (("vf", "0", "foo"), 255, 'Command line is not complete. Try option "help"'),
+        (("vf", "0", "foo", "1"), 255, 'Command line is not complete. Try option "help"'),
         (("mtu", "abc"), 255, 'Error: argument "abc" is wrong: Invalid "mtu" value'),
         (("mtu", "9217"), 2, "Error: mtu greater than device maximum."),
     ],
@@ -101,42 +104,55 @@ def test_no_such_device(pf: Pf) -> None:
     assert (ran.rc, ran.stderr) == (1, 'Device "nosuch" does not exist.\n')
 
 
-@covers("admin-mac", "vf-random-mac")
+@covers("admin-mac", "vf-random-mac", "vf-mac-udev", "altnames")
 def test_an_admin_mac_shows_after_a_rebind(vfs: Pf) -> None:
-    address = f"/sys/class/net/{vfs.vf_netdev(0)}/address"
-    random = vfs.host.read(address).strip()
-    assert vfs.vf_info(0)["address"] == random
-    assert int(random[:2], 16) & 3 == 2
-    vfs.ip("vf", "0", "mac", "02:00:00:00:00:10")
-    assert vfs.host.read(address).strip() == random
-    for way in ("unbind", "bind"):
-        vfs.host.write(f"/sys/bus/pci/drivers/igbvf/{way}", vfs.vf(0))
-    assert vfs.host.read(f"/sys/class/net/{vfs.vf_netdev(0)}/address") == "02:00:00:00:00:10\n"
+    vfs.rebind(1)
+    own = vfs.netdev(vfs.vf_netdev(1))
+    assert int(own["address"][:2], 16) & 3 == 2
+    assert own["permaddr"] != own["address"] == vfs.vf_info(1)["address"]
+    kind = f"/sys/class/net/{vfs.vf_netdev(1)}/addr_assign_type"
+    assert vfs.host.read(kind) == "3\n"
+    vfs.ip("vf", "1", "mac", "02:00:00:00:00:10")
+    assert vfs.netdev(vfs.vf_netdev(1))["address"] == own["address"]
+    vfs.rebind(1)
+    now = vfs.netdev(vfs.vf_netdev(1))
+    assert (now["address"], vfs.host.read(kind)) == ("02:00:00:00:00:10", "0\n")
+    assert "permaddr" not in now
+    assert now["altnames"] == [*own["altnames"], "enx020000000010"]
+    as_born(vfs, 1)
+    assert vfs.netdev(vfs.vf_netdev(1))["address"] == own["address"]
 
 
 @covers("untrusted-mac")
 def test_an_untrusted_vf_keeps_its_admin_mac(vfs: Pf) -> None:
-    vfs.ip("vf", "0", "mac", "02:00:00:00:00:10")
-    change = ["ip", "link", "set", vfs.vf_netdev(0), "address", "02:00:00:00:00:99"]
+    vfs.ip("vf", "1", "mac", "02:00:00:00:00:10")
+    vfs.rebind(1)
+    change = ["ip", "link", "set", vfs.vf_netdev(1), "address", "02:00:00:00:00:99"]
     ran = vfs.host.run(change)
     assert (ran.rc, ran.stderr) == (2, "RTNETLINK answers: Cannot assign requested address\n")
-    vfs.ip("vf", "0", "trust", "on")
+    vfs.ip("vf", "1", "trust", "on")
+    vfs.rebind(1)
     assert vfs.host.run(change).rc == 0
+    assert vfs.vf_info(1)["address"] == "02:00:00:00:00:99"
+    as_born(vfs, 1)
 
 
 @covers("ip-json")
 def test_the_keys_of_ip_are_those_of_the_sample(vfs: Pf) -> None:
     vfs.ip("vf", "0", "vlan", "100", "qos", "3")
     vfs.ip("vf", "0", "max_tx_rate", "100")
-    sample = next(n for n in json.loads(SAMPLE.read_text()) if "vfinfo_list" in n)
-    got = vfs.link()
-    assert list(got) == list(sample)
-    assert list(got["vfinfo_list"][0]) == list(sample["vfinfo_list"][0])
-    assert list(got["vfinfo_list"][2]) == list(sample["vfinfo_list"][2])
-    differing = {"ifindex", "ifname", "address", "parentdev", "vfinfo_list"}
-    assert {k: v for k, v in got.items() if k not in differing} == {
-        k: v for k, v in sample.items() if k not in differing
-    }
+    of_pf, of_vf = json.loads(SAMPLE.read_text())
+    got = [vfs.link(), vfs.netdev(vfs.vf_netdev(2))]
+    assert [list(link) for link in got] == [list(of_pf), list(of_vf)]
+    listed, sample = got[0]["vfinfo_list"], of_pf["vfinfo_list"]
+    assert [list(vf) for vf in listed] == [list(vf) for vf in sample]
+    differing = {"ifindex", "address", "permaddr", "vfinfo_list", "altnames"}
+    for link, recorded in zip(got, (of_pf, of_vf), strict=True):
+        assert {k: v for k, v in link.items() if k not in differing} == {
+            k: v for k, v in recorded.items() if k not in differing
+        }
+    for words in AS_BORN:
+        vfs.ip("vf", "0", *words)
 
 
 @covers("ip-empty-vfs")
@@ -144,26 +160,34 @@ def test_a_pf_without_vfs_has_an_empty_list(pf: Pf) -> None:
     assert pf.link()["vfinfo_list"] == []
 
 
-@covers("ip-rename")
-def test_only_a_netdev_that_is_down_is_renamed(vfs: Pf) -> None:
-    name = vfs.vf_netdev(0)
+@covers("ip-rename-live", "ip-rename-taken", "ip-qdisc")
+def test_a_netdev_is_renamed_while_it_is_up(vfs: Pf) -> None:
+    name, other = vfs.vf_netdev(0), vfs.link()["altnames"][0]
+    assert vfs.netdev(name)["qdisc"] == "noop"
     vfs.host.run(["ip", "link", "set", name, "up"])
-    ran = vfs.host.run(["ip", "link", "set", name, "name", "net1"])
-    assert (ran.rc, ran.stderr) == (2, "RTNETLINK answers: Device or resource busy\n")
-    vfs.host.run(["ip", "link", "set", name, "down"])
     assert vfs.host.run(["ip", "link", "set", name, "name", "net1"]).rc == 0
     assert vfs.vf_netdev(0) == "net1"
     assert "net1" in vfs.host.entries("/sys/class/net")
-    assert vfs.host.run(["ip", "link", "set", "net1", "name", vfs.name]).rc == 2
+    for taken in (vfs.name, other):
+        ran = vfs.host.run(["ip", "link", "set", "net1", "name", taken])
+        assert (ran.rc, ran.stderr) == (2, "RTNETLINK answers: File exists\n")
+    vfs.host.run(["ip", "link", "set", "net1", "down"])
+    found = vfs.netdev("net1")
+    assert (found["qdisc"], found["altnames"]) == ("fq_codel", [f"{other}v0"])
+    vfs.host.run(["ip", "link", "set", "net1", "name", name])
 
 
-@covers("no-devlink")
-def test_igb_has_no_devlink(pf: Pf) -> None:
-    ran = pf.host.run(["devlink", "-j", "dev", "eswitch", "show", f"pci/{pf.address}"])
-    assert ran.rc == 1
-    assert "No such device" in ran.stderr
+@covers("link-local")
+def test_a_link_that_carries_has_a_link_local_address_and_its_routes(vfs: Pf) -> None:
+    argv = ["ip", "-6", "-j", "route", "show", "table", "all"]
 
+    def routes() -> set[tuple[str, str]]:
+        shown = json.loads(vfs.host.run(argv).stdout)
+        return {(r.get("type", ""), r["dst"]) for r in shown if r["dev"] == vfs.name}
 
-@covers("rdma-text")
-def test_rdma_system_prints_text_in_the_lab(pf: Pf) -> None:
-    assert re.match(r"netns (shared|exclusive) ", pf.host.run(["rdma", "-j", "system"]).stdout)
+    until(lambda: ("multicast", "ff00::/8") in routes(), f"IPv6 on {vfs.name}")
+    octets = bytes.fromhex(vfs.link()["address"].replace(":", ""))
+    suffix = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
+    own = ipaddress.IPv6Address(bytes.fromhex("fe80000000000000") + suffix)
+    until(lambda: ("local", str(own)) in routes(), f"{own} on {vfs.name}")
+    assert ("", "fe80::/64") in routes()

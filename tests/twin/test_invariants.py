@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from podrail.host.twin import TwinHost
 from podrail.host.twins import twin
 
-PFS = {"igb": ("eth1", "eth2"), "roce-cx6": ("ens8f0", "ens8f1"), "ib-cx7": ("ibp60s0", "ibp94s0")}
+PFS = {
+    "igb": ("enp67s0", "ens2"),
+    "roce-cx6": ("ens8f0", "ens8f1"),
+    "ib-cx7": ("ibp60s0", "ibp94s0"),
+}
 
 writes = st.lists(
     st.tuples(
@@ -36,7 +40,7 @@ def check(host: TwinHost, name: str) -> None:
 def check_whole(host: TwinHost) -> None:
     for name in host.entries("/sys/class/net"):
         assert host.read(f"/sys/class/net/{name}/ifindex")
-    for name in host.entries("/sys/class/infiniband"):
+    for name in host.names("/sys/class/infiniband"):
         assert host.read(f"/sys/class/infiniband/{name}/ports/1/gids/0")
     for group in host.entries("/sys/kernel/iommu_groups"):
         assert host.entries(f"/sys/kernel/iommu_groups/{group}/devices")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from podrail.host.faults import apply, parse
 from podrail.host.seam import exists
 from podrail.host.twin import TwinHost
 from podrail.host.twins import names, twin
+from podrail.host.twins.build import build
+from podrail.host.twins.igb import MACHINE
 from podrail.host.twins.scale import scaled
+from tests.twin.covers import covers
 
 
 def links(host: TwinHost) -> dict[str, Any]:
@@ -42,7 +47,7 @@ def test_a_default_route_leaves_through_a_known_netdev(name: str) -> None:
     default = next(r for r in routes if r["dst"] == "default")
     assert default["dev"] in links(host)
     six = json.loads(host.run(["ip", "-6", "-j", "route", "show", "table", "all"]).stdout)
-    assert all(":" in r["dst"] for r in six)
+    assert all(":" in r.get("gateway", r["dst"]) for r in six)
 
 
 @pytest.mark.parametrize(
@@ -112,15 +117,31 @@ def test_igb_is_the_lab_vm() -> None:
     assert host.resolve("/sys/bus/pci/devices/0000:44:00.0").startswith(
         "/sys/devices/pci0000:40/0000:40:00.0/0000:41:00.0/0000:42:01.0/"
     )
-    assert links(host)["eth0"]["parentbus"] == "virtio"
-    assert not exists(host, "/sys/bus/pci/devices/0000:00:02.0/net")
+    assert links(host)["enp0s3"]["parentbus"] == "virtio"
+    assert not exists(host, "/sys/bus/pci/devices/0000:00:03.0/net")
     assert host.run(["rdma", "-j", "-d", "dev"]).stdout == "[]\n"
+
+
+@covers("vf-name")
+def test_without_udev_a_vf_has_the_lowest_free_name() -> None:
+    host = build(replace(MACHINE, predictable_names=False), "twin:igb")
+    host.run(["modprobe", "igbvf"])
+    for name in ("ens2", "enp67s0"):
+        host.write(f"/sys/class/net/{name}/device/sriov_numvfs", "1")
+    assert host.entries("/sys/class/net") == ("enp0s3", "enp67s0", "ens2", "eth0", "eth1", "lo")
+    assert "altnames" not in links(host)["eth0"]
+
+
+def test_a_missing_module_stays_missing() -> None:
+    host = twin("igb")
+    apply(host, parse('{"id": "f", "set": [{"path": "module:igb", "value": null}]}', "f"))
+    assert host.run(["modprobe", "igb"]).rc == 1
 
 
 def test_a_form_no_twin_knows_is_refused() -> None:
     ran = twin("igb").run(["ip", "neigh", "show"])
     assert ran.rc != 0
-    assert twin("igb").run(["ethtool", "-S", "eth1"]).rc == 255
+    assert twin("igb").run(["ethtool", "-S", "ens2"]).rc == 255
 
 
 def test_speed() -> None:

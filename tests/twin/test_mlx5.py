@@ -124,15 +124,13 @@ def test_an_unused_gid_is_zero_and_has_no_type(roce: Pf) -> None:
         roce.host.read(f"{port}/gid_attrs/types/4")
 
 
-@covers("vf-group-shared")
-def test_without_acs_vfs_share_the_ports_group() -> None:
-    from podrail.host.twins import twin
-    from tests.twin.conftest import pf_named
-
-    pf = pf_named(twin("igb"), "eth1")
-    pf.write("sriov_numvfs", "2")
-    places = [pf.path, f"{pf.path}/virtfn1", "/sys/bus/pci/devices/0000:42:00.0"]
-    assert len({pf.host.resolve(f"{place}/iommu_group") for place in places}) == 1
+@covers("ip-rename")
+def test_before_6_2_only_a_netdev_that_is_down_is_renamed(roce: Pf) -> None:
+    assert roce.host.read("/proc/sys/kernel/osrelease").startswith("5.14.")
+    assert roce.ip("name", "net1") == (2, "RTNETLINK answers: Device or resource busy")
+    roce.ip("down")
+    assert roce.ip("name", "net1") == (0, "")
+    assert "net1" in roce.host.entries("/sys/class/net")
 
 
 def test_mtu_of_a_vf_is_its_own(roce: Pf) -> None:

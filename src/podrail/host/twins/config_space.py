@@ -23,7 +23,7 @@ PORT_TYPES = {
     "integrated": INTEGRATED,
 }
 
-SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5}
+SPEEDS = {"Unknown": 0, "2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5}
 
 ACS_P2P_REDIRECT = 0x1D
 """SV, RR, CR and UF: what the kernel's pci_std_enable_acs() turns on."""

@@ -19,6 +19,7 @@ IDS: dict[tuple[int, int | None], str] = {
     (0x15B3, None): "mlx5_core",
     (0x1AF4, None): "virtio-pci",
 }
+KNOWN = {*IDS.values(), "vfio-pci", "nvidia"}
 MODULES = {"virtio-pci": "virtio_pci", "vfio-pci": "vfio_pci"}
 SRIOV = ("igb", "mlx5_core", "i40e", "ixgbe")
 """Drivers with a sriov_configure callback that makes netdev VFs here."""
@@ -33,7 +34,7 @@ def module_of(driver: str) -> str:
 def register(host: TwinHost, driver: str) -> None:
     """The directory a driver has under /sys/bus/pci/drivers."""
     for name in _ATTRIBUTES:
-        host.put(f"/sys/bus/pci/drivers/{driver}/{name}", "")
+        host.put(f"/sys/bus/pci/drivers/{driver}/{name}", errno.EACCES)  # DRIVER_ATTR_WO
 
 
 def registered(host: TwinHost, driver: str) -> bool:
@@ -45,10 +46,11 @@ def matches(host: TwinHost, function: PciFunction, driver: str) -> bool:
     override = host.text(f"{function.path}/driver_override")
     if override != "(null)":
         return override == driver
-    return _native(function.spec) == driver
+    return native(function.spec) == driver
 
 
-def _native(function: spec.Function) -> str | None:
+def native(function: spec.Function) -> str | None:
+    """The driver whose id table has this function."""
     if function.class_ >> 8 == 0x0604:
         return "pcieport"
     if function.vendor == 0x10DE and function.class_ >> 16 == 0x03:
@@ -68,7 +70,7 @@ def _may_probe(host: TwinHost, function: PciFunction) -> bool:
 def probe(host: TwinHost, function: PciFunction) -> bool:
     """Give a function to the first registered driver that takes it (device_attach)."""
     override = host.text(f"{function.path}/driver_override")
-    wanted = override if override != "(null)" else _native(function.spec)
+    wanted = override if override != "(null)" else native(function.spec)
     if wanted is None or not registered(host, wanted) or not _may_probe(host, function):
         return False
     attach(host, function, wanted)
@@ -85,6 +87,7 @@ def attach(host: TwinHost, function: PciFunction, driver: str) -> None:
         host.put(f"{path}/sriov_totalvfs", f"{function.spec.sriov.total}\n")
     if driver == "vfio-pci":
         host.put(f"/dev/vfio/{function.group}", "")
+        host.put_dir(f"{path}/vfio-dev/vfio{host.lowest('vfio')}")
     elif function.spec.port is not None and driver != "virtio-pci":
         _make_ports(host, function, function.spec.port)
     elif function.physfn is not None and function.physfn.spec.port is not None:
@@ -99,7 +102,7 @@ def detach(host: TwinHost, function: PciFunction) -> None:
     if function.vfs:
         drop_vfs(host, function)
     if driver == "vfio-pci":
-        host.remove(f"/dev/vfio/{function.group}")
+        _leave_vfio(host, function)
     verbs.forget(host, function)
     if function.netdev:
         net.forget(host, function.netdev)
@@ -108,6 +111,13 @@ def detach(host: TwinHost, function: PciFunction) -> None:
         host.put(f"{function.path}/sriov_totalvfs", f"{function.spec.sriov.capability}\n")
     host.remove(f"{function.path}/driver")
     host.remove(f"/sys/bus/pci/drivers/{driver}/{function.address}")
+
+
+def _leave_vfio(host: TwinHost, function: PciFunction) -> None:
+    host.remove(f"/dev/vfio/{function.group}")
+    for name in tuple(host.names(f"{function.path}/vfio-dev")):
+        host.free("vfio", int(name.removeprefix("vfio")))
+    host.remove(f"{function.path}/vfio-dev")
 
 
 def drop_vfs(host: TwinHost, pf: PciFunction) -> None:
@@ -150,6 +160,7 @@ def _make_vf_ports(host: TwinHost, function: PciFunction, pf: PciFunction, drive
     port = pf.spec.port
     assert port is not None
     settings = pf.settings[function.index]
+    address, random = _vf_address(host, function, settings, port, driver)
     name = net.vf_name(host, function)
     netdev = Netdev(
         name=name,
@@ -160,23 +171,39 @@ def _make_vf_ports(host: TwinHost, function: PciFunction, pf: PciFunction, drive
         max_mtu=MAX_MTU.get(driver, port.max_mtu),
         queues=1 if driver == "igbvf" else 8,
         speed=port.speed,
+        altnames=net.vf_altnames(host, function, None if random else address),
+        permanent=net.invented_mac(name) if random and driver == "igbvf" else None,
     )
-    address = _vf_address(function, settings, port, driver)
     mtu = port.mtu if port.infiniband else 1500
     _register(host, function, netdev, address, mtu, is_up=False, rdma=port.rdma)
 
 
-def _vf_address(function: PciFunction, settings: VfSettings, port: spec.Port, driver: str) -> str:
-    """What the administrator set, else a random one; igbvf tells its PF which it took."""
+def _vf_address(
+    host: TwinHost, function: PciFunction, settings: VfSettings, port: spec.Port, driver: str
+) -> tuple[str, bool]:
+    """What the administrator set, else a random one, and whether it is random.
+
+    igbvf asks its PF for the one and tells it the other; a PF that is down answers neither.
+    """
     if port.infiniband:
         queue_pair = (0x351 + function.index).to_bytes(4, "big").hex(":")
-        return f"{queue_pair}:{port.mac[12:35]}:{settings.port_guid}"
-    if settings.mac != "00:00:00:00:00:00":
-        return settings.mac
+        return f"{queue_pair}:{port.mac[12:35]}:{settings.port_guid}", False
+    told = heard(host, function)
+    if told and settings.admin_mac:
+        return settings.mac, False
     invented = net.invented_mac(function.address)
-    if driver == "igbvf":
+    if driver == "igbvf" and told:
         settings.mac = invented
-    return invented
+    return invented, True
+
+
+def heard(host: TwinHost, vf: PciFunction) -> bool:
+    """Whether a VF's messages reach its PF; igb reads its mailbox while it is up."""
+    pf = vf.physfn
+    if pf is None or pf.spec.vendor != 0x8086:
+        return True
+    netdev = host.netdevs.get(pf.netdev or "")
+    return netdev is not None and bool(net.flags(host, netdev) & net.UP)
 
 
 def _register(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
+import re
 import zlib
 
 from podrail.host.memory import Content
@@ -43,6 +45,7 @@ def _attributes(netdev: Netdev, address: str, mtu: int, is_up: bool) -> dict[str
     brd = {"infiniband": IB_BROADCAST, "ether": ETHER_BROADCAST}.get(kind, address)
     return {
         "address": f"{address}\n",
+        "addr_assign_type": f"{3 if netdev.permanent else 0}\n",  # NET_ADDR_SET: udev's
         "addr_len": f"{len(address.split(':'))}\n",
         "broadcast": f"{brd}\n",
         "dev_id": "0x0\n",
@@ -66,6 +69,7 @@ def add(host: TwinHost, netdev: Netdev, address: str, mtu: int, *, is_up: bool) 
         host.put_link(netdev.attribute("device"), f"../../../{netdev.bus[1]}")
     host.put_link(f"/sys/class/net/{netdev.name}", f"../..{netdev.path[4:]}")
     host.netdevs[netdev.name] = netdev
+    netdev.qdisc = is_up
     show_carrier(host, netdev)
 
 
@@ -87,9 +91,24 @@ def flags(host: TwinHost, netdev: Netdev) -> int:
     return int(host.text(netdev.attribute("flags"), "0x0"), 16)
 
 
+def addresses(host: TwinHost, netdev: Netdev) -> tuple[str, ...]:
+    """Those given to it, and the link-local one of a link that carries (addrconf_dad_start)."""
+    mac = host.text(netdev.attribute("address"))
+    without = netdev.name == "lo" or netdev.master is not None or link_type(mac) != "ether"
+    if without or host.text(netdev.attribute("carrier")) != "1":
+        return netdev.addresses
+    octets = bytes.fromhex(mac.replace(":", ""))
+    suffix = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
+    own = ipaddress.IPv6Address(bytes.fromhex("fe80000000000000") + suffix)
+    return (*netdev.addresses, f"{own}/64")
+
+
 def set_up(host: TwinHost, netdev: Netdev, is_up: bool) -> None:
     """`ip link set NAME up|down`."""
     now = flags(host, netdev)
+    netdev.qdisc = netdev.qdisc or is_up
+    if now & UP and not is_up:  # igbvf_reset makes the address it has its permanent one
+        netdev.permanent = None
     host.put(netdev.attribute("flags"), f"0x{now | UP if is_up else now & ~UP:x}\n")
     show_carrier(host, netdev)
 
@@ -154,5 +173,21 @@ def vf_name(host: TwinHost, function: PciFunction) -> str:
     machine = host.machine
     if machine is None or not machine.predictable_names or pf.spec.port is None:
         return free_name(host, "eth")
-    base = pf.spec.port.name.partition("np")[0]
-    return f"{base}v{function.index}"
+    return _of_vf(pf.spec.port.name, function)
+
+
+def _of_vf(name: str, function: PciFunction) -> str:
+    """A PF's name without its port (`npN`), and the VF's number."""
+    return f"{re.sub(r'np[0-9]+$', '', name)}v{function.index}"
+
+
+def vf_altnames(host: TwinHost, function: PciFunction, own: str | None) -> tuple[str, ...]:
+    """The PF's other names and `vN`; that of the MAC only where it is not a random one."""
+    pf, machine = function.physfn, host.machine
+    if machine is None or not machine.predictable_names or pf is None or pf.spec.port is None:
+        return ()
+    names = (name for name in pf.spec.port.altnames if not name.startswith("enx"))
+    found = [_of_vf(name, function) for name in names]
+    if own and machine.mac_altnames:
+        found.append(f"enx{own.replace(':', '')}")
+    return tuple(found)

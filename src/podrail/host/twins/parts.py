@@ -208,9 +208,10 @@ MLX5_MODULES: Mapping[str, tuple[str, ...]] = {
 }
 IPOIB_MODULES: Mapping[str, tuple[str, ...]] = {"ib_ipoib": ("ib_cm", "ib_core")}
 VFIO_MODULES: Mapping[str, tuple[str, ...]] = {
+    "irqbypass": (),
     "vfio": (),
     "vfio_iommu_type1": ("vfio",),
-    "vfio_pci_core": ("vfio",),
+    "vfio_pci_core": ("vfio", "irqbypass"),
     "vfio_pci": ("vfio_pci_core", "vfio"),
 }
 NVIDIA_MODULES: Mapping[str, tuple[str, ...]] = {

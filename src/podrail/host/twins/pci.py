@@ -62,7 +62,7 @@ def _express(function: spec.Function) -> cs.Express | None:
         speed=link.speed,
         width=link.width,
         max_speed=link.max_speed or link.speed,
-        max_width=link.max_width or link.width,
+        max_width=_max_width(link),
         payload=function.payload,
         read_request=function.read_request,
         relaxed_ordering=function.relaxed_ordering,
@@ -97,12 +97,21 @@ def _ids(function: spec.Function) -> dict[str, str]:
     }
 
 
+def _max_width(link: spec.PcieLink) -> int:
+    return link.max_width or (link.width if link.max_speed != "Unknown" else 0)
+
+
+def _speed(speed: str) -> str:
+    """drivers/pci/probe.c:pci_speed_string."""
+    return speed if speed == "Unknown" else f"{speed} GT/s PCIe"
+
+
 def _link(link: spec.PcieLink) -> dict[str, str]:
     return {
-        "current_link_speed": f"{link.speed} GT/s PCIe\n",
+        "current_link_speed": f"{_speed(link.speed)}\n",
         "current_link_width": f"{link.width}\n",
-        "max_link_speed": f"{link.max_speed or link.speed} GT/s PCIe\n",
-        "max_link_width": f"{link.max_width or link.width}\n",
+        "max_link_speed": f"{_speed(link.max_speed or link.speed)}\n",
+        "max_link_width": f"{_max_width(link)}\n",
     }
 
 
@@ -143,8 +152,8 @@ def add(host: TwinHost, function: PciFunction, raw: bytes) -> None:
     host.put_all(path, {**attributes, "config": raw})
     host.put_link(f"{path}/subsystem", f"{up(path)}bus/pci")
     host.put_link(f"/sys/bus/pci/devices/{s.address}", f"../../..{path[4:]}")
-    host.functions[s.address] = function
     _join_group(host, function)
+    host.functions[s.address] = function
 
 
 def take_away(host: TwinHost, function: PciFunction) -> None:
@@ -168,8 +177,21 @@ def _isolated(bridge: PciFunction | None) -> bool:
     return True
 
 
-def _group_of(function: PciFunction) -> int | None:
+def _group_of_slot(host: TwinHost, function: PciFunction) -> int | None:
+    """get_pci_function_alias_group: functions of one slot without ACS can reach each other."""
+    if function.physfn or function.spec.acs is not None or function.spec.below:
+        return None
+    slot = function.path.rpartition(".")[0]
+    for other in host.functions.values():
+        if other.path.rpartition(".")[0] == slot and not other.physfn and other.spec.acs is None:
+            return other.group
+    return None
+
+
+def _group_of(host: TwinHost, function: PciFunction) -> int | None:
     """drivers/iommu/iommu.c:pci_device_group: behind a port without ACS all share its group."""
+    if (shared := _group_of_slot(host, function)) is not None:
+        return shared
     above = function.parent
     while above is not None:
         if _isolated(above):
@@ -184,7 +206,7 @@ def _join_group(host: TwinHost, function: PciFunction) -> None:
     machine = host.machine
     if machine is None or not machine.iommu_units:
         return
-    group = _group_of(function)
+    group = _group_of(host, function)
     if group is None:
         group = host.lowest("iommu_group")
         host.put(f"/sys/kernel/iommu_groups/{group}/type", f"{machine.iommu_type}\n")

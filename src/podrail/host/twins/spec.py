@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PcieLink:
-    """Speed in GT/s as sysfs prints it (`16.0`), and lanes."""
+    """Speed in GT/s as sysfs prints it (`16.0`), and lanes; a maximum not given is what is now."""
 
     speed: str = "16.0"
     width: int = 16
     max_speed: str = ""
+    """`Unknown` where the port does not say, and then no lanes either."""
     max_width: int = 0
 
 
@@ -204,7 +205,9 @@ class Machine:
     iommu_units: int = 1
     iommu_type: str = "identity"
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Module → the modules it needs."""
+    """Module loaded at boot → the modules it needs."""
+    loadable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Module on the disk, for modprobe and udev → the modules it needs."""
     module_versions: Mapping[str, str] = field(default_factory=dict)
     drivers: tuple[str, ...] = ()
     """PCI drivers that are registered whether or not they hold a device."""
@@ -218,5 +221,8 @@ class Machine:
     gpu_driver: GpuDriver | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     predictable_names: bool = True
+    """Whether udev names netdevs, gives VFs a MAC that lasts, and loads drivers for what comes."""
+    mac_altnames: bool = False
+    """Whether its AlternativeNamesPolicy has `mac` too, as in Debian 13's 99-default.link."""
     rdma_json: bool = True
     """Whether `rdma -j system` prints JSON; the lab's iproute2 printed text."""

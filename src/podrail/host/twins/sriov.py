@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from podrail.host.twin import PciFunction, TwinHost, VfSettings, fail
-from podrail.host.twins import drivers, pci, spec
+from podrail.host.twins import drivers, modules, pci, spec
 from podrail.host.twins.numbers import kstrtobool, kstrtoul
 from podrail.model.vf import pci_address, pci_number
 
@@ -88,3 +88,4 @@ def enable(host: TwinHost, pf: PciFunction, count: int) -> None:
         host.put_link(f"{pf.path}/virtfn{index}", f"../{address}")
         drivers.probe(host, vf)
     drivers.show_vf_count(host, pf)
+    modules.load_for(host, pf.vfs[0])

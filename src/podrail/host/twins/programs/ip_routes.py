@@ -66,7 +66,7 @@ def _local(host: TwinHost, netdev: Netdev, version: int) -> Iterator[dict[str, A
             yield {"type": "local", "dst": str(at.ip)} | where | {"metric": 0} | _V6
         else:
             yield from _local4(at, where)
-    if version == 6 and not netdev.name == "lo" and any(_interfaces(host, netdev, 6)):
+    if version == 6 and netdev.name != "lo" and any(_interfaces(host, netdev, 6)):
         yield {"type": "multicast", "dst": "ff00::/8"} | where | {"metric": 256} | _V6
 
 
