@@ -78,7 +78,7 @@ ERRATA: dict[str, str] = {
     "E47": "ipam.pool-too-small ipam.block-too-small",
     "E48": "ipam.host-local-many-nodes",
     "E49": "ipam.gateway-handed-out",
-    "E50": "nic.ipam-not-deployed schema.unknown-key",
+    "E50": "nic.ipam-not-deployed nic.removed-field",
     "E51": "policy.pooled-rails",
     "E52": "machine: whether a route is missing depends on where the peers are",
     # drivers, kernel and GPUs

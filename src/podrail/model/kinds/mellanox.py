@@ -1,7 +1,4 @@
-"""mellanox.com/v1alpha1: NVIDIA's Network Operator.
-
-`secondaryNetwork.ipamPlugin` is left out on purpose: upstream removed it with whereabouts.
-"""
+"""mellanox.com/v1alpha1: NVIDIA's Network Operator."""
 
 from __future__ import annotations
 
@@ -95,6 +92,8 @@ class SecondaryNetwork(Wire):
     multus: Multus | None = None
     cni_plugins: Image | None = None
     ipoib: Image | None = None
+    ipam_plugin: Any = None
+    """Until 25.7, for whereabouts."""
 
 
 class NvIpam(Image):
@@ -145,6 +144,8 @@ class NicClusterPolicySpec(Wire):
     doca_telemetry_service: DocaTelemetry | None = None
     nic_configuration_operator: NicConfigurationOperator | None = None
     spectrum_x_operator: SpectrumXOperator | None = None
+    psp: Any = None
+    """Until 23.10: Kubernetes 1.25 dropped PodSecurityPolicy."""
     node_affinity: Any = None
     tolerations: list[Any] | None = None
     deployment_node_affinity: Any = None

@@ -11,6 +11,7 @@ from podrail.model.bundle import Bundle
 from podrail.model.document import Path
 from podrail.model.finding import Status
 from podrail.model.kinds.configs import JsonProblem, embedded_json
+from podrail.planning.lint.homes import is_openshift
 from podrail.planning.lint.ranges import (
     Range,
     Source,
@@ -24,7 +25,7 @@ from podrail.planning.lint.ranges import (
     span,
 )
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import attachments, is_openshift
+from podrail.planning.lint.view import attachments
 
 SHORTEST = 16
 """A shorter IPv4 prefix holds more addresses than any cluster has pods."""
@@ -191,7 +192,14 @@ def wide_range(bundle: Bundle) -> Iterator[Hit]:
 
 
 def _too_wide(found: Range) -> bool:
-    return found.net.version == 4 and found.net.prefixlen < SHORTEST
+    return found.net.version == 4 and _mask(found) < SHORTEST
+
+
+def _mask(found: Range) -> int:
+    """The prefix length a pod sees: of a CIDRPool each node gets a subnet of its own."""
+    of_node = found.source.get("perNodeNetworkPrefix")
+    cut = found.source.type == "CIDRPool" and isinstance(of_node, int)
+    return of_node if cut else found.net.prefixlen
 
 
 def _as_24(found: Range) -> str:
@@ -214,12 +222,13 @@ def cluster_overlap(bundle: Bundle) -> Iterator[Hit]:
             net = ip_network(text)
             if found.net.overlaps(net) and not _too_wide(found):
                 swallows = net.prefixlen >= found.net.prefixlen
+                surely = swallows and _mask(found) == found.net.prefixlen
                 yield found.hit(
                     f"{found.net} {'contains' if swallows else 'lies in'} {net}, {name} by default",
                     "a subnet of its own for the rail",
                     "choose another subnet, such as 192.168.100.0/24; if this cluster was "
                     "installed with other networks, compare with those",
-                    status=Status.FAIL if swallows else None,
+                    status=Status.FAIL if surely else None,
                 )  # fmt: skip
 
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
 
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
 from podrail.planning.lint.attachments import plugins
-from podrail.planning.lint.ranges import Range, Source, ipams, pools, ranges, usable
+from podrail.planning.lint.memo import once_for
+from podrail.planning.lint.ranges import (
+    Range,
+    Source,
+    Taken,
+    ipams,
+    pool_names,
+    pools,
+    ranges,
+    usable,
+)
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.view import (
     NAD,
@@ -57,25 +66,28 @@ def pool_too_small(bundle: Bundle) -> Iterator[Hit]:
 )
 def shared_subnet(bundle: Bundle) -> Iterator[Hit]:
     found = [r for source in ipams(bundle) for r in ranges(source)]
-    for a, b in combinations(found, 2):
-        if a.net.version == b.net.version and a.net.overlaps(b.net) and _two_rails(bundle, a, b):
-            other = a.source.resource
+    taken = Taken(found)
+    for b in found:
+        a = next((a for a in taken.meeting(b) if _two_rails(bundle, a, b)), None)
+        if a is not None:
             yield b.hit(
-                f"{b.net} overlaps {a.net} of {other.subject}", "one subnet for each rail",
-                "give this network a subnet of its own",
+                f"{b.net} overlaps {a.net} of {a.source.resource.subject}",
+                "one subnet for each rail", "give this network a subnet of its own",
             )  # fmt: skip
+        taken.add(b, b.source.attachment and b.source.attachment.resource_name)
 
 
 def _two_rails(bundle: Bundle, a: Range, b: Range) -> bool:
     """One rail offered twice (in two namespaces, or a PF in two parts) shares its range rightly."""
     one, two = a.source.attachment, b.source.attachment
-    if one is None or two is None or one.resource is two.resource:
+    if one is None or two is None or one.resource.subject == two.resource.subject:
         return False
     if one.resource_name == two.resource_name:
         return False
     return not _pfs(bundle, one.resource_name) & _pfs(bundle, two.resource_name)
 
 
+@once_for
 def _pfs(bundle: Bundle, resource_name: str | None) -> set[str]:
     feeding = policies_for(bundle, resource_name or "")
     return {name for policy in feeding for name in pf_identities(policy)}
@@ -121,14 +133,6 @@ def dhcp_on_ib(bundle: Bundle) -> Iterator[Hit]:
 # --- nv-ipam ----------------------------------------------------------------------------------
 
 
-def _pool_names(source: Source) -> list[str]:
-    """The pools a network draws from; by default the one of its own name."""
-    text = source.get("poolName")
-    if not isinstance(text, str) or not text:
-        return [source.resource.name]
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _block(pool: Source) -> int | None:
     """Addresses one node gets of a pool."""
     if pool.type == "IPPool":
@@ -152,7 +156,7 @@ def block_too_small(bundle: Bundle) -> Iterator[Hit]:
     by_name = {pool.resource.name: pool for pool in pools(bundle)}
     for source in (s for s in ipams(bundle) if s.type == "nv-ipam"):
         vfs = _vfs(bundle, source)
-        for pool in (by_name[name] for name in _pool_names(source) if name in by_name):
+        for pool in (by_name[name] for name in pool_names(source) if name in by_name):
             block = _block(pool)
             if vfs is not None and block is not None and block < vfs:
                 key = "perNodeBlockSize" if pool.type == "IPPool" else "perNodeNetworkPrefix"
@@ -193,9 +197,13 @@ def pool_block(bundle: Bundle) -> Iterator[Hit]:
 )
 def pools_overlap(bundle: Bundle) -> Iterator[Hit]:
     found = [r for pool in pools(bundle) for r in ranges(pool)]
-    for a, b in combinations(found, 2):
-        if a.net.version == b.net.version and a.net.overlaps(b.net):
+    taken = Taken(found)
+    for b in found:
+        subject = b.source.resource.subject
+        others = (a for a in taken.meeting(b) if a.source.resource.subject != subject)
+        if a := next(others, None):
             yield b.hit(
                 f"{b.net} overlaps {a.net} of {a.source.resource.subject}",
                 "pools that share no address", "give one of the two another subnet",
             )  # fmt: skip
+        taken.add(b, subject)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,15 +11,15 @@ from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status
 from podrail.model.kinds.configs import Embedded, JsonProblem, embedded_json
+from podrail.model.reach import at, text
+from podrail.planning.lint.homes import PREFIXES, of_kind
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.view import (
     NAD,
     NAD_RESOURCE,
-    PREFIXES,
+    Attachment,
     attachments,
-    field,
     is_ib,
-    of_kind,
     policies_for,
 )
 
@@ -53,6 +54,30 @@ def plugins(resource: Resource) -> list[Plugin]:
     return [Plugin(resource, config, path, d) for path, d in found if isinstance(d, dict)]
 
 
+def chained(resource: Resource) -> list[dict[str, Any]] | None:
+    """What `metaPlugins` puts behind the network's own plugin; None when it is no JSON."""
+    try:
+        found = json.loads(f"[{text(resource.data, 'spec', 'metaPlugins')}]")
+    except (ValueError, RecursionError):
+        return None
+    return found if all(isinstance(item, dict) for item in found) else None
+
+
+def is_rail(attachment: Attachment) -> bool | None:
+    """Whether a VF or a port of its own is handed to the pod; None for what can be either.
+
+    In a VRF of its own a network has routes of its own and touches none of the pod's.
+    """
+    resource = attachment.resource
+    if resource.kind == "MacvlanNetwork":
+        return None  # over a shared RDMA device it is one
+    nad = resource.kind == NAD
+    types = {str(p.get("type")) for p in (() if nad else chained(resource) or ())}
+    types |= {plugin.type for plugin in plugins(resource)} if nad else set()
+    device = not nad or attachment.resource_name or types & {*_VF_PLUGINS, "ipoib"}
+    return bool(device) and "vrf" not in types
+
+
 @rule(
     "network.nad-config",
     Status.FAIL,
@@ -60,7 +85,7 @@ def plugins(resource: Resource) -> list[Plugin]:
 )
 def nad_config(bundle: Bundle) -> Iterator[Hit]:
     for resource in of_kind(bundle, NAD):
-        if field(resource, *_CONFIG) is None:
+        if at(resource.data, *_CONFIG) is None:
             continue  # a config file of the node is meant
         found = embedded_json(resource, _CONFIG)
         if isinstance(found, JsonProblem):
@@ -84,7 +109,7 @@ def nad_resource(bundle: Bundle) -> Iterator[Hit]:
     for resource in of_kind(bundle, NAD):
         for plugin in plugins(resource):
             given = {"deviceID", "pciBusID", "device", "hwaddr", "kernelpath"} & plugin.data.keys()
-            if plugin.type in _VF_PLUGINS and not given and not field(resource, *_ANNOTATION):
+            if plugin.type in _VF_PLUGINS and not given and not at(resource.data, *_ANNOTATION):
                 yield Hit(
                     resource, ("metadata", "name"),
                     f"type {plugin.type} and no annotation {NAD_RESOURCE}",
@@ -103,7 +128,7 @@ def nad_resource(bundle: Bundle) -> Iterator[Hit]:
 )
 def nad_resource_prefix(bundle: Bundle) -> Iterator[Hit]:
     for resource in of_kind(bundle, NAD):
-        name = field(resource, *_ANNOTATION)
+        name = at(resource.data, *_ANNOTATION)
         if isinstance(name, str) and name and "/" not in name:
             likely = " or ".join(f"{prefix}/{name}" for prefix in PREFIXES)
             yield Hit(
@@ -165,7 +190,7 @@ def same_name(bundle: Bundle) -> Iterator[Hit]:
 )
 def no_master(bundle: Bundle) -> Iterator[Hit]:
     for resource in of_kind(bundle, "MacvlanNetwork", "IPoIBNetwork"):
-        if not field(resource, "spec", "master"):
+        if not at(resource.data, "spec", "master"):
             yield Hit(
                 resource, ("spec", "master"), "no master", "the RDMA interface of the host",
                 "add master: with the interface `rdma link` shows",

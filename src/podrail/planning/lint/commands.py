@@ -15,6 +15,8 @@ from podrail.planning.lint.scripts import Script, scripts
 _REST = r"[^\n;|&]*"
 _PIPE = r"[^\n;&]*"
 _REDIRECT = r"\s\d?[<>].*"
+# nvidia-smi, hostname or true before the run are there to wake the workers up
+_USES_NCCL = r"(?:_perf\b|\bpython[\d.]*\s|\.py\b|\btorchrun\b|\bdeepspeed\b|nccl[-_]tests)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +234,7 @@ def mlxconfig(bundle: Bundle) -> Iterator[Hit]:
     errata=("E89",),
 )
 def mpirun_env(bundle: Bundle) -> Iterator[Hit]:
-    launch = re.compile(r"\bmpirun\s[^\n;|&]*")
+    launch = re.compile(rf"\bmpirun\s(?={_REST}{_USES_NCCL}){_REST}")
     for script in scripts(bundle):
         exported = set(re.findall(r"\bexport\s+(NCCL_\w+)=", script.code))
         for found in launch.finditer(script.code) if exported else ():

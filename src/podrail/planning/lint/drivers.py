@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status
-from podrail.planning.lint.reach import at, items, mapping, text
+from podrail.model.reach import at, items, mapping, text
+from podrail.planning.lint.homes import is_openshift, of_kind
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import is_openshift, of_kind, policies
+from podrail.planning.lint.view import policies
 
 # Runtime variables of the driver container (its README and entrypoint), with those of proxies.
 _KNOWN_ENV = {
@@ -38,9 +39,14 @@ _PLUGIN_OF_RELEASE = {
 """Driver release → the shared and the SR-IOV device plugin tested with it. From 25.07 on the
 plugins carry the operator's own version (`network-operator-v25.7.0`)."""
 
+_DIGEST = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _OFED_VERSION = re.compile(
-    r"^(?:doca\d+\.\d+\.\d+-)?(?P<release>\d\d\.\d\d)-\d+(?:\.\d+){2,3}(?:-\d+)?$"
+    r"(?:(?P<doca>doca\d+\.\d+(?:\.\d+)?)-)?(?P<release>\d+\.\d+)-"
+    r"(?(doca)(?:\d{6,}|\d+(?:\.\d+){2,3})|\d+(?:\.\d+)*)"
+    r"(?:-[\w.-]+)?"
 )
+"""What the operator's webhook takes (isValidOFEDVersion), and a little more: from DOCA 3.6 on a
+build number of six digits stands for the driver's own; kernel, OS and CPU may follow."""
 _OFED: Path = ("spec", "ofedDriver")
 
 
@@ -209,8 +215,14 @@ def storage_modules(bundle: Bundle) -> Iterator[Hit]:
 
 
 def _release(version: str) -> str | None:
-    found = _OFED_VERSION.match(version)
+    found = _OFED_VERSION.fullmatch(version)
     return found["release"] if found else None
+
+
+def _before(release: str, other: str) -> bool:
+    """By number: MLNX_OFED 5.9 is older than 25.07."""
+    ours, theirs = ([int(part) for part in text.split(".")] for text in (release, other))
+    return ours < theirs
 
 
 @rule(
@@ -221,13 +233,13 @@ def _release(version: str) -> str | None:
 def version_format(bundle: Bundle) -> Iterator[Hit]:
     for resource in ofed_drivers(bundle):
         version = text(resource.data, *_OFED, "version")
-        digest = re.match(r"^sha256:[0-9a-f]{64}$", version)
-        if version and _release(version) is None and not digest:
+        if version and _release(version) is None and not _DIGEST.fullmatch(version):
             yield Hit(
                 resource,
                 (*_OFED, "version"),
                 actual=f"version {version}",
-                expected="the form doca3.3.0-26.01-1.0.0.0-0 (before 25.7: 25.04-0.6.1.0-2)",
+                expected="the form doca3.3.0-26.01-1.0.0.0-0 (before 25.7: 25.04-0.6.1.0-2; from "
+                "DOCA 3.6 on: doca3.6.0-26.10-043000-0), or sha256: with 64 digits",
                 fix="take the version from the release notes of your Network Operator",
             )
 
@@ -242,7 +254,7 @@ def outdated(bundle: Bundle) -> Iterator[Hit]:
     for resource in ofed_drivers(bundle):
         version = text(resource.data, *_OFED, "version")
         release = _release(version)
-        if release is not None and release < "25.07":
+        if release is not None and _before(release, "25.07"):
             yield Hit(
                 resource,
                 (*_OFED, "version"),
@@ -281,7 +293,7 @@ def _plugin_version(release: str, plugin: int, version: str) -> str | None:
     pair = _PLUGIN_OF_RELEASE.get(release)
     if pair is not None:
         return pair[plugin] if version != pair[plugin] else None
-    if release < "25.07" or not re.match(r"^(?:network-operator-)?v\d", version):
+    if _before(release, "25.07") or not re.match(r"^(?:network-operator-)?v\d", version):
         return None
     year, month = release.split(".")
     wanted = f"network-operator-v{year}.{int(month)}."

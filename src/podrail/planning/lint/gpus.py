@@ -9,11 +9,11 @@ from typing import Any
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status
+from podrail.model.reach import at, mapping, text
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.podsecurity import rdma_resources
 from podrail.planning.lint.podspec import bare, pods
-from podrail.planning.lint.reach import at, mapping, text
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import of_kind
 
 _ENDED_BRANCHES = {
     "515", "520", "525", "530", "545", "555", "560", "565",

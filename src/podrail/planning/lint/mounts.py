@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status, Where
+from podrail.model.reach import items, line_of, text
 from podrail.planning.lint.drivers import enables_nfs, ofed_drivers
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.memo import once
-from podrail.planning.lint.reach import items, line_of, text
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.scripts import unit_texts
-from podrail.planning.lint.view import of_kind
 
 _RDMA_PORT = "20049"
 

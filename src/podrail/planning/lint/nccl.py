@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status, Where
+from podrail.model.reach import items, mapping, text
 from podrail.planning.lint.memo import once
 from podrail.planning.lint.podspec import Pod, is_gpu, pods
-from podrail.planning.lint.reach import items, mapping, text
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.scripts import Script, scripts
 

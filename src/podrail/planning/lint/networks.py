@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator
-from typing import Any
 
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
 from podrail.model.kinds.configs import JsonProblem, embedded_json
 from podrail.model.kinds.sriov import SriovIBNetwork, SriovNetwork, SriovNetworkPoolConfig
+from podrail.planning.lint.attachments import chained
+from podrail.planning.lint.homes import is_application, is_operator_home, operator_homes
 from podrail.planning.lint.mounts import nfs_mounts
-from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import (
-    OPERATOR_PREFIX,
-    Network,
-    is_ib,
-    networks,
-    policies,
-    policies_for,
-)
+from podrail.planning.lint.registry import Hit, rule, some
+from podrail.planning.lint.view import Network, is_ib, networks, policies, policies_for
 
 _EVERY = {"ips", "CNIDeviceInfoFile", "deviceID"}
 _CAPABILITIES = {"SriovNetwork": _EVERY | {"mac"}, "SriovIBNetwork": _EVERY | {"infinibandGUID"}}
@@ -120,16 +113,6 @@ def _instead(name: str) -> str:
     )
 
 
-def _meta_plugins(network: Network) -> list[Any] | None:
-    """The chained plugins; None when the fragment is not JSON objects."""
-    text = network.model.spec.meta_plugins or ""
-    try:
-        found = json.loads(f"[{text}]")
-    except (json.JSONDecodeError, RecursionError):
-        return None
-    return found if all(isinstance(item, dict) for item in found) else None
-
-
 @rule(
     "network.meta-plugins",
     Status.FAIL,
@@ -140,7 +123,7 @@ def _meta_plugins(network: Network) -> list[Any] | None:
 def meta_plugins(bundle: Bundle) -> Iterator[Hit]:
     for network in networks(bundle):
         text = network.model.spec.meta_plugins
-        if text and _meta_plugins(network) is None:
+        if text and chained(network.resource) is None:
             bracket = text.strip().startswith("[")
             yield Hit(
                 network.resource, ("spec", "metaPlugins"),
@@ -151,7 +134,7 @@ def meta_plugins(bundle: Bundle) -> Iterator[Hit]:
 
 
 def _chains_rdma(network: Network) -> bool:
-    return any(item.get("type") == "rdma" for item in _meta_plugins(network) or ())
+    return any(item.get("type") == "rdma" for item in chained(network.resource) or ())
 
 
 @rule(
@@ -216,14 +199,14 @@ def resource_prefix(bundle: Bundle) -> Iterator[Hit]:
     "resource that no node has",
 )
 def unknown_resource(bundle: Bundle) -> Iterator[Hit]:
-    made = [policy.model.spec.resource_name for policy in policies(bundle)]
+    made = dict.fromkeys(policy.model.spec.resource_name for policy in policies(bundle))
     for network in networks(bundle) if made else ():
         name = network.model.spec.resource_name
         if name not in made and "/" not in name:
             near = difflib.get_close_matches(name, made, n=1)
             yield Hit(
                 network.resource, ("spec", "resourceName"), f"`{name}` is in no policy here",
-                f"one of {', '.join(dict.fromkeys(made))}",
+                f"one of {some(made)}",
                 f"write resourceName: {near[0]}" if near else "correct the name, or lint the "
                 "policy that makes it together with this file",
             )  # fmt: skip
@@ -238,7 +221,7 @@ def unknown_resource(bundle: Bundle) -> Iterator[Hit]:
 def namespace_twice(bundle: Bundle) -> Iterator[Hit]:
     for network in networks(bundle):
         home, target = network.resource.namespace, network.model.spec.network_namespace
-        if target and home is not None and home not in OPERATOR_PREFIX:
+        if target and home is not None and _not_the_operators(bundle, home, target):
             yield Hit(
                 network.resource, ("spec", "networkNamespace"),
                 f"networkNamespace {target} in an object of namespace {home}",
@@ -246,6 +229,14 @@ def namespace_twice(bundle: Bundle) -> Iterator[Hit]:
                 "delete networkNamespace, or move the object to the operator's namespace",
                 key=True,
             )  # fmt: skip
+
+
+def _not_the_operators(bundle: Bundle, home: str, target: str) -> bool:
+    """The operator may be installed anywhere: it must be known elsewhere, or pods known here."""
+    homes = operator_homes(bundle)
+    if is_operator_home(bundle, home) or home in homes:
+        return False
+    return bool(homes) or home == target or is_application(bundle, home)
 
 
 @rule(
@@ -258,7 +249,7 @@ def namespace_twice(bundle: Bundle) -> Iterator[Hit]:
 def no_target_namespace(bundle: Bundle) -> Iterator[Hit]:
     for network in networks(bundle):
         home = network.resource.namespace
-        if home in OPERATOR_PREFIX and not network.model.spec.network_namespace:
+        if is_operator_home(bundle, home) and not network.model.spec.network_namespace:
             yield Hit(
                 network.resource, ("spec", "networkNamespace"),
                 f"no networkNamespace, so the NAD lands in {home}", "the namespace of the pods",

@@ -7,15 +7,23 @@ from collections.abc import Iterator
 
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
+from podrail.model.reach import at, text
 from podrail.planning.lint.gpus import has_registry
-from podrail.planning.lint.reach import at, text
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import of_kind
 
 _NAME = "nic-cluster-policy"
 _IMAGES = (
     "ofedDriver", "rdmaSharedDevicePlugin", "sriovDevicePlugin", "nvIpam", "ibKubernetes",
     "nicFeatureDiscovery", "docaTelemetryService",
+)  # fmt: skip
+
+_REMOVED: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (
+        ("spec", "secondaryNetwork", "ipamPlugin"), "25.10.0",
+        "delete it and use nvIpam with an IPPool, or install whereabouts by itself",
+    ),
+    (("spec", "psp"), "24.1.0", "delete it: PodSecurityPolicy is gone since Kubernetes 1.25"),
 )  # fmt: skip
 
 
@@ -57,6 +65,28 @@ def image_path(bundle: Bundle) -> Iterator[Hit]:
                     actual=f"{repository or '<repository>'}/{image} is what would be pulled",
                     expected=f"image: {image.rpartition('/')[2]}",
                     fix=f"write image: {image.rpartition('/')[2]}, the rest goes to `repository`",
+                )
+
+
+@rule(
+    "nic.removed-field",
+    Status.WARN,
+    "newer releases of the Network Operator dropped the field from the API: the API server prunes "
+    "it, and what it asked for is no longer deployed",
+    errata=("E50",),
+)
+def removed_field(bundle: Bundle) -> Iterator[Hit]:
+    for resource in of_kind(bundle, "NicClusterPolicy"):
+        for path, since, instead in _REMOVED:
+            if at(resource.data, *path) is not None:
+                name = ".".join(path[1:])
+                yield Hit(
+                    resource,
+                    path,
+                    actual=f"`{name}`, removed since Network Operator {since}",
+                    expected=f"no `{name}` from {since} on",
+                    fix=instead,
+                    key=True,
                 )
 
 

@@ -19,12 +19,12 @@ from podrail.model.kinds.configs import (
     embedded_json,
     read_config,
 )
+from podrail.model.reach import mapping, text
 from podrail.model.wire import Wire
 from podrail.planning.lint.drivers import nic_policies
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.memo import once
-from podrail.planning.lint.reach import mapping, text
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import of_kind
 
 SRIOV: Path = ("spec", "sriovDevicePlugin")
 SHARED: Path = ("spec", "rdmaSharedDevicePlugin")

@@ -8,15 +8,17 @@ from collections.abc import Iterator
 
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
+from podrail.model.reach import mapping, text
+from podrail.planning.lint.homes import prefix_of
 from podrail.planning.lint.plugins import pools, shared_pools
 from podrail.planning.lint.podspec import Container, Pod, bare, count_of, is_gpu, joined, pods
-from podrail.planning.lint.reach import mapping, text
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.view import (
+    Policy,
     attachments,
+    crowd_of,
     policies,
     policies_for,
-    prefix_of,
     resource_vfs_per_node,
 )
 
@@ -90,26 +92,25 @@ def unknown_resource(bundle: Bundle) -> Iterator[Hit]:
     made = advertised(bundle)
     taken = {a.full_resource for a in attachments(bundle)}
     domains = {name.partition("/")[0] for name in made}
+    names = {bare(name) for name in made}  # pod.resource-prefix speaks where only that is wrong
     # A network defined elsewhere may bring its resource from there.
     settled = (join.pod for join in joined(bundle) if join.complete)
     for pod, container in ((p, c) for p in settled for c in p.containers()):
         for name in container.asked():
             known = name in made or name in taken or is_gpu(name)
-            if known or name.partition("/")[0] not in domains or _only_prefix(name, made):
+            if known or name.partition("/")[0] not in domains or bare(name) in names:
                 continue
-            near = difflib.get_close_matches(name, made, n=1, cutoff=0.0)[0]
-            yield pod.hit(
-                container.at(name),
-                actual=f"{name}, which no policy or plugin of these files makes",
-                expected=near,
-                fix=f"write {near}, or add the policy that makes {bare(name)}",
-                key=True,
-            )
-
-
-def _only_prefix(name: str, made: dict[str, str]) -> bool:
-    """Whether only the prefix is wrong, which pod.resource-prefix reports."""
-    return bare(name) in {bare(other) for other in made}
+            # What is called otherwise altogether may be made by files that are not here
+            near = difflib.get_close_matches(bare(name), names, n=1)
+            if near:
+                better = f"{name.partition('/')[0]}/{near[0]}"
+                yield pod.hit(
+                    container.at(name),
+                    actual=f"{name}, which no policy or plugin of these files makes",
+                    expected=better,
+                    fix=f"write {better}, or add the policy that makes {bare(name)}",
+                    key=True,
+                )
 
 
 @rule(
@@ -139,27 +140,36 @@ def more_than_a_node(bundle: Bundle) -> Iterator[Hit]:
 def node_without_vfs(bundle: Bundle) -> Iterator[Hit]:
     made = advertised(bundle)
     for pod in pods(bundle):
-        wanted = mapping(pod.spec, "nodeSelector")
-        for name in pod.asked():
-            feeding = policies_for(bundle, bare(name)) if name in made else []
-            selectors = [policy.model.spec.node_selector for policy in feeding]
-            clash = [_clash(wanted, selector) for selector in selectors]
-            if clash and all(clash):
-                label = clash[0] or ""
-                yield pod.hit(
-                    (*pod.path, "spec", "nodeSelector", label),
-                    actual=f"nodeSelector {label}: {wanted[label]}, while "
-                    f"{feeding[0].resource.subject} selects {label}: {selectors[0][label]}",
-                    expected=f'{label}: "{selectors[0][label]}"',
-                    fix="use one of the policy's labels in the pod",
-                    key=True,
-                )
+        listed = mapping(pod.spec, "nodeSelector").items()
+        wanted = {key: value for key, value in listed if isinstance(value, str)}
+        for name in pod.asked() if wanted else ():
+            policy = _never_met(bundle, bare(name), wanted) if name in made else None
+            if policy is None:
+                continue
+            selector = policy.model.spec.node_selector
+            label = _clash(wanted, selector) or ""
+            yield pod.hit(
+                (*pod.path, "spec", "nodeSelector", label),
+                actual=f"nodeSelector {label}: {wanted[label]}, while "
+                f"{policy.resource.subject} selects {label}: {selector[label]}",
+                expected=f'{label}: "{selector[label]}"',
+                fix="use one of the policy's labels in the pod",
+                key=True,
+            )
 
 
-def _clash(wanted: dict[str, object], selector: dict[str, str]) -> str | None:
+def _never_met(bundle: Bundle, resource_name: str, wanted: dict[str, str]) -> Policy | None:
+    """The first policy of a resource, when no node of the pod's can match any of them."""
+    feeding = policies_for(bundle, resource_name)
+    near = crowd_of(bundle, resource_name).beside(wanted)
+    if not feeding or any(_clash(wanted, p.model.spec.node_selector) is None for p in near):
+        return None
+    return feeding[0]
+
+
+def _clash(wanted: dict[str, str], selector: dict[str, str]) -> str | None:
     """A label that both ask for, with different values."""
-    values = ((key, value) for key, value in wanted.items() if isinstance(value, str))
-    return next((k for k, v in values if k in selector and selector[k] != v), None)
+    return next((k for k, v in wanted.items() if k in selector and selector[k] != v), None)
 
 
 # --- placeholders -----------------------------------------------------------------------------

@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from podrail.model.annotation import NETWORKS, NetworkRef
+from podrail.model.annotation import NETWORKS
 from podrail.model.bundle import Bundle
 from podrail.model.document import Path
 from podrail.model.finding import Status
+from podrail.model.reach import at, mapping, text
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.podspec import Joined, Pod, asked_as, joined, pods
-from podrail.planning.lint.reach import at, mapping, text
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import Attachment, attachments, of_kind
+from podrail.planning.lint.view import Attachment, attachments
 
 
 @rule(
@@ -104,68 +105,6 @@ def duplicate_interface(bundle: Bundle) -> Iterator[Hit]:
                     expected="a name of its own for each network, such as net1, net2",
                     fix="leave the interface out, or name each one differently",
                 )
-
-
-# --- the network itself -----------------------------------------------------------------------
-
-
-@rule(
-    "pod.network-namespace",
-    Status.FAIL,
-    "a network without a namespace is looked for in the pod's own: “cannot find a "
-    "network-attachment-definition”",
-)
-def network_namespace(bundle: Bundle) -> Iterator[Hit]:
-    for pod, ref in _unknown(bundle):
-        elsewhere = [a for a in attachments(bundle) if a.name == ref.name]
-        if elsewhere:
-            home = elsewhere[0].namespace
-            yield pod.hit(
-                pod.networks_path,
-                actual=f"`{_shown(ref)}` means {ref.namespace or pod.namespace}/{ref.name}, and "
-                f"{elsewhere[0].resource.subject} makes it in {home}",
-                expected=f"`{home}/{ref.name}`",
-                fix=f"write {home}/{ref.name}, or set networkNamespace: "
-                f"{ref.namespace or pod.namespace} on the network",
-            )
-
-
-@rule(
-    "pod.unknown-network",
-    Status.WARN,
-    "a network that does not exist keeps the pod in ContainerCreating",
-)
-def unknown_network(bundle: Bundle) -> Iterator[Hit]:
-    listed = {ref.name for pod in pods(bundle) for ref in pod.networks().refs}
-    for pod, ref in _unknown(bundle):
-        # It may exist in the cluster; beside a network that no pod lists it is likelier a slip.
-        idle = [n for n in _names_in(bundle, ref.namespace or pod.namespace) if n not in listed]
-        if not idle or any(a.name == ref.name for a in attachments(bundle)):
-            continue
-        near = difflib.get_close_matches(ref.name, idle, n=1, cutoff=0.0)[0]
-        yield pod.hit(
-            pod.networks_path,
-            actual=f"`{_shown(ref)}` is not in these files, and no pod lists `{near}`",
-            expected=f"`{near}`, or the file that defines {ref.name}",
-            fix=f"write {near}",
-        )
-
-
-def _unknown(bundle: Bundle) -> Iterator[tuple[Pod, NetworkRef]]:
-    for join in joined(bundle):
-        for ref, attachment in join.pairs:
-            if attachment is None:
-                yield join.pod, ref
-
-
-def _names_in(bundle: Bundle, namespace: str | None) -> list[str]:
-    """Networks a pod of that namespace could name; none when the bundle says nothing about it."""
-    known = attachments(bundle)
-    return [a.name for a in known if namespace is None or a.namespace in (None, namespace)]
-
-
-def _shown(ref: NetworkRef) -> str:
-    return f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
 
 
 # --- network and resource ---------------------------------------------------------------------

@@ -8,12 +8,13 @@ from typing import Any
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status
+from podrail.model.reach import at, items, mapping, text, texts
+from podrail.planning.lint.homes import is_openshift, of_kind
 from podrail.planning.lint.plugins import pools, shared_pools
 from podrail.planning.lint.podspec import Container, Pod, bare, pods
-from podrail.planning.lint.reach import at, items, mapping, text, texts
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.storage import units
-from podrail.planning.lint.view import is_openshift, of_kind, policies
+from podrail.planning.lint.view import policies
 
 
 def rdma_resources(bundle: Bundle) -> set[str]:
@@ -215,7 +216,7 @@ def scc(bundle: Bundle) -> Iterator[Hit]:
         return
     for pod in pods(bundle):
         wants = _special(pod)
-        if wants and not _has_scc(bundle, pod):
+        if wants and not _admitted(pod) and not _has_scc(bundle, pod):
             what, path = next(iter(wants.items()))
             account = text(pod.spec, "serviceAccountName") or "default"
             yield pod.hit(
@@ -227,6 +228,11 @@ def scc(bundle: Bundle) -> Iterator[Hit]:
                 fix="add a SecurityContextConstraints that names the ServiceAccount under `users`, "
                 "or a RoleBinding to one",
             )
+
+
+def _admitted(pod: Pod) -> bool:
+    """OpenShift's admission writes the SCC it found into the pod."""
+    return pod.resource.kind == "Pod" and bool(pod.annotations.get("openshift.io/scc"))
 
 
 def _special(pod: Pod) -> dict[str, Path]:
@@ -293,7 +299,7 @@ def _uses_scc(bundle: Bundle, role: str) -> bool:
 def scc_too_narrow(bundle: Bundle) -> Iterator[Hit]:
     for pod in pods(bundle):
         named = [c for c in of_kind(bundle, "SecurityContextConstraints") if _names(c, pod)]
-        for what, path in _special(pod).items():
+        for what, path in () if _admitted(pod) else _special(pod).items():
             if named and not any(_allows(mapping(c.data), what) for c in named):
                 yield pod.hit(
                     path,

@@ -15,8 +15,8 @@ from typing import Any
 from podrail.model.annotation import NETWORKS, NetworkRef, Networks, parse_networks
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
+from podrail.model.reach import at, items, mapping, text, texts
 from podrail.planning.lint.memo import once
-from podrail.planning.lint.reach import at, items, mapping, text, texts
 from podrail.planning.lint.registry import Hit
 from podrail.planning.lint.view import Attachment, find_attachment
 

@@ -8,13 +8,7 @@ from collections.abc import Iterator
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import (
-    Policy,
-    is_ib,
-    is_mellanox,
-    networks_for,
-    policies,
-)
+from podrail.planning.lint.view import Policy, is_ib, is_mellanox, networks_for, policies
 
 MELLANOX_VFS = 128
 """Above it the upstream webhook refuses a policy, whatever the firmware says."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
@@ -19,10 +19,12 @@ from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status, Where
 from podrail.model.kinds.configs import Embedded, JsonProblem, embedded_json
+from podrail.model.reach import at
 from podrail.planning.lint.attachments import plugins
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.memo import once
 from podrail.planning.lint.registry import Hit
-from podrail.planning.lint.view import NAD, Attachment, attachments, field, of_kind
+from podrail.planning.lint.view import NAD, Attachment, attachments
 
 Address = IPv4Address | IPv6Address
 Net = IPv4Network | IPv6Network
@@ -50,7 +52,7 @@ class Source:
 
     def get(self, *path: str | int) -> Any:
         full = (*self.base, *path)
-        return field(self.resource, *full) if self.config is None else self.config.get(*full)
+        return at(self.resource.data, *full) if self.config is None else self.config.get(*full)
 
     def where(self, *path: str | int, key: bool = False) -> Where:
         full = (*self.base, *path)
@@ -100,6 +102,16 @@ def pools(bundle: Bundle) -> Iterator[Source]:
     """nv-ipam's pools."""
     for resource in of_kind(bundle, *POOLS):
         yield Source(resource, None, None, ("spec",), resource.kind)
+
+
+def pool_names(source: Source) -> list[str]:
+    """The pools of nv-ipam a network draws from; by default the one of its own name."""
+    if source.type != "nv-ipam":
+        return []
+    text = source.get("poolName")
+    if not isinstance(text, str) or not text:
+        return [source.resource.name]
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @once
@@ -216,12 +228,41 @@ def excluded(range_: Range) -> list[tuple[int, int]]:
     nets = [network(text) for _, text in source.texts(*range_.inside, "exclude")]
     found = [(n.network_address, n.broadcast_address) for n in nets if n is not None]
     spans = [(int(a), int(b)) for a, b in found if a.version == version]
-    for at in range(_length(source.get("exclusions"))):
-        low = address(str(source.get("exclusions", at, "startIP")))
-        high = address(str(source.get("exclusions", at, "endIP")))
+    for number in range(_length(source.get("exclusions"))):
+        low = address(str(source.get("exclusions", number, "startIP")))
+        high = address(str(source.get("exclusions", number, "endIP")))
         if low is not None and high is not None and low.version == high.version == version:
             spans.append((int(low), int(high)))
     return spans
+
+
+class Taken:
+    """Ranges seen so far, found again by the addresses they share with another.
+
+    Two subnets either lie in each other or apart, so each is entered under itself and under every
+    wider one whose prefix length occurs.
+    """
+
+    def __init__(self, found: Iterable[Range]) -> None:
+        self._lengths = sorted({r.net.prefixlen for r in found})
+        self._exact: dict[Net, dict[Hashable, Range]] = {}
+        self._inside: dict[Net, dict[Hashable, Range]] = {}
+
+    def meeting(self, range_: Range) -> Iterator[Range]:
+        """The ranges before this one that share an address with it."""
+        yield from self._inside.get(range_.net, {}).values()
+        for wider in self._wider(range_.net):
+            yield from self._exact.get(wider, {}).values()
+
+    def add(self, range_: Range, owner: Hashable) -> None:
+        """Of the ranges that one owner has in one subnet, the first is kept."""
+        self._exact.setdefault(range_.net, {}).setdefault(owner, range_)
+        for net in (range_.net, *self._wider(range_.net)):
+            self._inside.setdefault(net, {}).setdefault((owner, range_.net), range_)
+
+    def _wider(self, net: Net) -> Iterator[Net]:
+        shorter = (length for length in self._lengths if length < net.prefixlen)
+        return (net.supernet(new_prefix=length) for length in shorter)
 
 
 def network(text: str) -> Net | None:

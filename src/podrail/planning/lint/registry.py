@@ -57,6 +57,13 @@ class Rule:
             )
 
 
+def some(names: Iterable[str], most: int = 8) -> str:
+    """The first of many names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
 _rules: dict[str, Rule] = {}
 
 

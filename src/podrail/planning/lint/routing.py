@@ -7,17 +7,23 @@ from collections.abc import Iterator
 from podrail.model.bundle import Bundle
 from podrail.model.document import Path
 from podrail.model.finding import Status
+from podrail.planning.lint.attachments import is_rail
+from podrail.planning.lint.memo import grouped
 from podrail.planning.lint.ranges import (
+    POOLS,
     Range,
     Source,
     address,
     all_ranges,
     holders,
+    ipams,
     network,
+    pool_names,
     ranges,
     sources,
 )
 from podrail.planning.lint.registry import Hit, rule
+from podrail.planning.lint.view import Attachment
 
 
 def _gateways(bundle: Bundle) -> Iterator[tuple[Source, Path, str]]:
@@ -74,20 +80,40 @@ def gateway_handed_out(bundle: Bundle) -> Iterator[Hit]:
 )
 def default_route(bundle: Bundle) -> Iterator[Hit]:
     for source in sources(bundle):
-        if source.type in ("IPPool", "CIDRPool") and source.get("defaultGateway") is True:
-            yield _default_hit(source, ("defaultGateway",), "defaultGateway: true")
-        routes = source.get("routes")
-        for at in range(len(routes) if isinstance(routes, list) else 0):
-            net = network(str(source.get("routes", at, "dst")))
-            if net is not None and net.prefixlen == 0:
-                yield _default_hit(source, ("routes", at, "dst"), f"a route to {net}")
+        rail = _serves_rail(bundle, source)
+        for path, actual in _default_routes(source) if rail is not False else ():
+            yield source.hit(
+                path, actual, "routes to the rail's own subnets only",
+                "delete it; to reach other rails name their subnet, such as 192.168.0.0/16",
+                status=Status.WARN if rail is None else None,
+            )  # fmt: skip
 
 
-def _default_hit(source: Source, path: Path, actual: str) -> Hit:
-    return source.hit(
-        path, actual, "routes to the rail's own subnets only",
-        "delete it; to reach other rails name their subnet, such as 192.168.0.0/16",
-    )  # fmt: skip
+def _default_routes(source: Source) -> Iterator[tuple[Path, str]]:
+    if source.type in POOLS and source.get("defaultGateway") is True:
+        yield ("defaultGateway",), "defaultGateway: true"
+    routes = source.get("routes")
+    for at in range(len(routes) if isinstance(routes, list) else 0):
+        net = network(str(source.get("routes", at, "dst")))
+        if net is not None and net.prefixlen == 0:
+            yield ("routes", at, "dst"), f"a route to {net}"
+
+
+def _serves_rail(bundle: Bundle, source: Source) -> bool | None:
+    """None when that is not known: a pool serves whatever network names it."""
+    if source.attachment is not None:
+        return is_rail(source.attachment)
+    users = _users(bundle).get(source.resource.name, ())
+    served = {is_rail(user) for user in users}
+    return True if True in served else False if served == {False} else None
+
+
+@grouped
+def _users(bundle: Bundle) -> Iterator[tuple[str, Attachment]]:
+    for source in ipams(bundle):
+        if source.attachment is not None:
+            for name in pool_names(source):
+                yield name, source.attachment
 
 
 @rule(

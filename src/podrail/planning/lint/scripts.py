@@ -18,8 +18,8 @@ from typing import Any
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Where
+from podrail.model.reach import at, items, line_of, text
 from podrail.planning.lint.memo import once
-from podrail.planning.lint.reach import at, items, line_of, text
 from podrail.planning.lint.registry import Hit
 
 _COMMENT = re.compile(r"(?m)(?:^|(?<=[ \t;]))#.*$")

@@ -9,6 +9,7 @@ from podrail.model import pciids
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
 from podrail.model.kinds.sriov import NicSelector
+from podrail.model.policy import pf_name
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.view import Policy, is_mellanox, policies
 
@@ -54,6 +55,8 @@ def net_filter(bundle: Bundle) -> Iterator[Hit]:
             yield Hit(
                 policy.resource, (*NIC, "netFilter"), f"netFilter beside {', '.join(beside)}",
                 "netFilter alone", f"delete netFilter, or delete {', '.join(beside)}",
+                # OpenShift's pages for OpenStack write it beside these two
+                status=Status.WARN if {"vendor", "deviceID"}.issuperset(beside) else None,
             )  # fmt: skip
 
 
@@ -157,17 +160,23 @@ def _range_fault(text: str, num_vfs: int) -> tuple[str, str]:
         return "no name", f"ens3f0{mark}{vfs}, with the name of the interface"
     if not mark:
         return "", ""
-    if re.fullmatch(r"\d+", vfs):
-        return "a single index is refused", f"{name}#{vfs}-{vfs}"
-    if not (found := re.fullmatch(r"(\d+)-(\d+)", vfs)):
-        pieces = (f"{name}#{p if '-' in p else f'{p}-{p}'}" for p in vfs.split(",") if p)
-        return "not one range of numbers", " and ".join(pieces) or f"{name}#0-{num_vfs - 1}"
-    first, last = int(found[1]), int(found[2])
-    if first > last:
-        return f"{first} is after {last}", f"{name}#{last}-{first}"
+    found = pf_name(text)
+    if found is None or found.range is None:
+        return _unreadable(name, vfs, num_vfs)
+    first, last = found.range.first, found.range.last
     if last >= num_vfs:
         return f"VF {last} of {num_vfs}", f"{name}#{first}-{num_vfs - 1}, or raise numVfs"
     return "", ""
+
+
+def _unreadable(name: str, vfs: str, num_vfs: int) -> tuple[str, str]:
+    first, dash, last = vfs.partition("-")
+    if first.isdecimal() and not dash:
+        return "a single index is refused", f"{name}#{vfs}-{vfs}"
+    if first.isdecimal() and last.isdecimal():
+        return f"{first} is after {last}", f"{name}#{last}-{first}"
+    pieces = (f"{name}#{p if '-' in p else f'{p}-{p}'}" for p in vfs.split(",") if p)
+    return "not one range of numbers", " and ".join(pieces) or f"{name}#0-{num_vfs - 1}"
 
 
 @rule(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations, combinations_with_replacement
+from collections.abc import Iterator, Sequence
 
 from podrail.model.bundle import Bundle
 from podrail.model.finding import Status
-from podrail.planning.lint.podspec import Pod, bare, pods
+from podrail.model.policy import WEAKEST
+from podrail.planning.lint.memo import grouped, once
+from podrail.planning.lint.podspec import bare, pods
 from podrail.planning.lint.registry import Hit, rule
 from podrail.planning.lint.view import (
     PfPart,
     Policy,
-    can_meet,
+    by_resource,
+    meeting,
     pf_count,
     pf_identities,
     pf_parts,
@@ -23,9 +25,20 @@ from podrail.planning.lint.view import (
 NIC = ("spec", "nicSelector")
 
 
-def _pairs(bundle: Bundle) -> Iterator[tuple[Policy, Policy]]:
-    """Policies that one node could match together, the earlier first."""
-    return (pair for pair in combinations(policies(bundle), 2) if can_meet(*pair))
+@grouped
+def _by_pf(bundle: Bundle) -> Iterator[tuple[str, Policy]]:
+    return ((pf, policy) for policy in policies(bundle) for pf in sorted(pf_identities(policy)))
+
+
+@once
+def _sharers(bundle: Bundle) -> Iterator[tuple[Policy, Policy]]:
+    """Policies that name one PF and could match one node together, the earlier first."""
+    seen: set[tuple[int, int]] = set()
+    for group in _by_pf(bundle).values():
+        for first, second in meeting(group):
+            if (id(first), id(second)) not in seen:
+                seen.add((id(first), id(second)))
+                yield first, second
 
 
 def _status(first: Policy, second: Policy) -> Status | None:
@@ -44,13 +57,13 @@ def _seen(policy: Policy, *path: str | int) -> str:
     "other's resource. The upstream webhook misses this for a whole PF beside a range",
 )
 def vf_overlap(bundle: Bundle) -> Iterator[Hit]:
-    for first, second in combinations_with_replacement(policies(bundle), 2):
-        for a, b in _overlaps(first, second) if can_meet(first, second) else ():
+    for first, second in (*((p, p) for p in policies(bundle)), *_sharers(bundle)):
+        for a, b in _overlaps(first, second):
             place = (*NIC, "pfNames", b.at)
             yield Hit(
                 second.resource, place,
-                f"`{b.text}` (VFs {b.first}-{b.last}) overlaps `{a.text}` "
-                f"(VFs {a.first}-{a.last}) of {first.resource.subject}",
+                f"`{b.text}` (VFs {b.vfs}) overlaps `{a.text}` "
+                f"(VFs {a.vfs}) of {first.resource.subject}",
                 f"ranges of {a.name} that share no VF", _split(a, b, second),
                 evidence=(_seen(first, *NIC, "pfNames", a.at),), status=_status(first, second),
             )  # fmt: skip
@@ -60,16 +73,16 @@ def _overlaps(first: Policy, second: Policy) -> Iterator[tuple[PfPart, PfPart]]:
     same = first is second
     for a in pf_parts(first):
         for b in pf_parts(second):
-            meet = a.name == b.name and a.first <= b.last and b.first <= a.last
+            meet = a.name == b.name and a.vfs.overlaps(b.vfs)
             if meet and (not same or a.at < b.at):
                 yield a, b
 
 
 def _split(a: PfPart, b: PfPart, second: Policy) -> str:
-    free, count = a.last + 1, second.model.spec.num_vfs
+    free, count = a.vfs.last + 1, second.model.spec.num_vfs
     if a.whole or free >= count:
         return f"give each policy its own range: {a.name}#0-{max(0, count // 2 - 1)} and the rest"
-    return f"write {b.name}#{free}-{max(free, b.last)}"
+    return f"write {b.name}#{free}-{max(free, b.vfs.last)}"
 
 
 @rule(
@@ -79,7 +92,7 @@ def _split(a: PfPart, b: PfPart, second: Policy) -> str:
     "webhook refuses the second",
 )
 def same_root_device(bundle: Bundle) -> Iterator[Hit]:
-    for first, second in _pairs(bundle):
+    for first, second in _sharers(bundle):
         taken = first.model.spec.nic_selector.root_devices or []
         for at, address in enumerate(second.model.spec.nic_selector.root_devices or ()):
             if address in taken:
@@ -94,25 +107,77 @@ def same_root_device(bundle: Bundle) -> Iterator[Hit]:
 
 
 @rule(
+    "policy.resource-displaced",
+    Status.FAIL,
+    "the operator keeps one group of VFs for each resource name on a PF: of two policies that fill "
+    "one resource from one PF the stronger stays and the other's VFs are advertised by nobody",
+)
+def resource_displaced(bundle: Bundle) -> Iterator[Hit]:
+    for first, second in _sharers(bundle):
+        if first.model.spec.resource_name != second.model.spec.resource_name:
+            continue
+        for a, b in _apart(first, second):
+            weak, strong = sorted((first, second), key=_strength)
+            yield Hit(
+                second.resource, (*NIC, "pfNames", b.at),
+                f"`{b.text}`, while {first.resource.subject} has `{a.text}`: both fill "
+                f"`{second.model.spec.resource_name}`, and {strong.resource.name} displaces "
+                f"{weak.resource.name}",
+                f"one policy for `{second.model.spec.resource_name}` on {a.name}",
+                f"write one policy with pfNames: [{_joined(a, b)}], or give each its own "
+                "resourceName",
+                evidence=(_seen(first, *NIC, "pfNames", a.at),), status=_status(first, second),
+            )  # fmt: skip
+
+
+def _apart(first: Policy, second: Policy) -> Iterator[tuple[PfPart, PfPart]]:
+    """Ranges of one PF that share no VF; where they do, policy.vf-overlap speaks."""
+    for a in pf_parts(first):
+        for b in pf_parts(second):
+            if a.name == b.name and not a.vfs.overlaps(b.vfs):
+                yield a, b
+
+
+def _strength(policy: Policy) -> tuple[int, str]:
+    """What is applied later wins: the lower priority number, then the later name."""
+    priority = policy.model.spec.priority
+    return -(WEAKEST if priority is None else priority), policy.resource.name
+
+
+def _joined(a: PfPart, b: PfPart) -> str:
+    return f"{a.name}#{min(a.vfs.first, b.vfs.first)}-{max(a.vfs.last, b.vfs.last)}"
+
+
+@rule(
     "policy.resource-disagrees",
     Status.FAIL,
     "a pod cannot tell VFs of one resource apart: it gets either kind by chance",
 )
 def resource_disagrees(bundle: Bundle) -> Iterator[Hit]:
-    for first, second in combinations(policies(bundle), 2):
-        if first.model.spec.resource_name != second.model.spec.resource_name:
-            continue
-        ours = _nature(second)
-        for name, theirs in _nature(first).items():
-            if theirs != ours[name]:
-                yield Hit(
-                    second.resource, ("spec", name),
-                    f"{name} is {ours[name]} here and {theirs} in {first.resource.subject}, both "
-                    f"fill `{second.model.spec.resource_name}`",
-                    f"one {name} for one resourceName",
-                    f"set {name}: {theirs}, or give this policy another resourceName",
-                    evidence=(_seen(first, "spec", name),), status=_status(first, second),
-                )  # fmt: skip
+    for group in by_resource(bundle).values():
+        for second, name, first in _unlike(group):
+            ours, theirs = _nature(second)[name], _nature(first)[name]
+            yield Hit(
+                second.resource, ("spec", name),
+                f"{name} is {ours} here and {theirs} in {first.resource.subject}, both "
+                f"fill `{second.model.spec.resource_name}`",
+                f"one {name} for one resourceName",
+                f"set {name}: {theirs}, or give this policy another resourceName",
+                evidence=(_seen(first, "spec", name),), status=_status(first, second),
+            )  # fmt: skip
+
+
+def _unlike(group: Sequence[Policy]) -> Iterator[tuple[Policy, str, Policy]]:
+    """Each policy with a field in which an earlier one differs; one surely met goes first."""
+    seen: dict[str, dict[str, list[Policy]]] = {}
+    for policy in group:
+        for name, value in _nature(policy).items():
+            known = seen.setdefault(name, {})
+            others = [p for theirs, found in known.items() if theirs != value for p in found]
+            if others:
+                met = (other for other in others if surely_meet(other, policy))
+                yield policy, name, next(met, others[0])
+            known.setdefault(value, []).append(policy)
 
 
 def _nature(policy: Policy) -> dict[str, str]:
@@ -135,9 +200,7 @@ def _nature(policy: Policy) -> dict[str, str]:
     "it for both, without a message",
 )
 def pf_disagrees(bundle: Bundle) -> Iterator[Hit]:
-    for first, second in _pairs(bundle):
-        if not pf_identities(first) & pf_identities(second):
-            continue
+    for first, second in _sharers(bundle):
         ours = _whole_pf(second)
         for name, theirs in _whole_pf(first).items():
             if theirs != ours[name]:
@@ -167,10 +230,11 @@ def _whole_pf(policy: Policy) -> dict[str, str]:
     errata=("E51",),
 )
 def pooled_rails(bundle: Bundle) -> Iterator[Hit]:
-    training = [pod for pod in pods(bundle) if pod.gpus() > 1]
+    several = [pod for pod in reversed(pods(bundle)) if pod.gpus() > 1]
+    training = {bare(name): pod for pod in several for name in pod.asked()}
     for policy in policies(bundle):
         count, name = pf_count(policy), policy.model.spec.resource_name
-        pod = next((p for p in training if _asks(p, name)), None)
+        pod = training.get(name)
         if count is not None and count > 1 and pod is not None:
             nic = policy.model.spec.nic_selector
             yield Hit(
@@ -180,7 +244,3 @@ def pooled_rails(bundle: Bundle) -> Iterator[Hit]:
                 "write one policy for each PF (rail0, rail1, …) and list a network of each in the "
                 "pod", key=True,
             )  # fmt: skip
-
-
-def _asks(pod: Pod, resource_name: str) -> bool:
-    return any(bare(name) == resource_name for name in pod.asked())

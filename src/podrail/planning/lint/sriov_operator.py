@@ -7,9 +7,22 @@ from collections.abc import Iterator
 
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.finding import Status
-from podrail.model.kinds.sriov import SriovNetworkPoolConfig, SriovOperatorConfig
+from podrail.model.kinds.sriov import (
+    SriovNetworkNodePolicy,
+    SriovNetworkPoolConfig,
+    SriovOperatorConfig,
+)
+from podrail.model.reach import at
+from podrail.planning.lint.homes import (
+    OPERATOR_PREFIX,
+    config_homes,
+    is_application,
+    is_operator_home,
+    of_kind,
+    operator_namespaces,
+)
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import OPERATOR_PREFIX, field, of_kind, policies
+from podrail.planning.lint.view import IGNORED, policies
 
 GATES = frozenset({
     "blockDevicePluginUntilConfigured", "manageSoftwareBridges", "mellanoxFirmwareReset",
@@ -26,13 +39,45 @@ GATES = frozenset({
 def namespace(bundle: Bundle) -> Iterator[Hit]:
     for policy in policies(bundle):
         where = policy.resource.namespace
-        if where is not None and where not in OPERATOR_PREFIX:
+        if where is not None and _stray(bundle, where):
             yield Hit(
                 policy.resource, ("metadata", "namespace"), f"namespace {where}",
-                "the operator's: openshift-sriov-network-operator on OpenShift, "
-                "nvidia-network-operator or sriov-network-operator under Helm",
+                _homes_text(bundle),
                 "set metadata.namespace to where the operator runs: "
                 "kubectl get pods -A -l name=sriov-network-operator",
+            )  # fmt: skip
+
+
+def _stray(bundle: Bundle, where: str) -> bool:
+    """The operator may be installed anywhere, so another place, or pods here, must prove it."""
+    if is_operator_home(bundle, where):
+        return False
+    elsewhere = bool(config_homes(bundle) or operator_namespaces(bundle))
+    return elsewhere or is_application(bundle, where)
+
+
+def _homes_text(bundle: Bundle) -> str:
+    homes = " or ".join(config_homes(bundle))
+    return f"{homes}, where the SriovOperatorConfig is" if homes else (
+        "the operator's: openshift-sriov-network-operator on OpenShift, "
+        "nvidia-network-operator or sriov-network-operator under Helm"
+    )  # fmt: skip
+
+
+@rule(
+    "policy.default-ignored",
+    Status.WARN,
+    "the operator ignores a policy called default: it makes an empty one of that name itself, and "
+    "what this one says never takes effect",
+)
+def default_ignored(bundle: Bundle) -> Iterator[Hit]:
+    for policy in bundle.of(SriovNetworkNodePolicy):
+        spec = policy.model.spec
+        content = spec.num_vfs or spec.resource_name or any(dict(spec.nic_selector).values())
+        if policy.resource.name == IGNORED and content:
+            yield Hit(
+                policy.resource, ("metadata", "name"), "a policy called default",
+                "a name of its own, such as the rail's", "rename the policy",
             )  # fmt: skip
 
 
@@ -123,7 +168,7 @@ def pool_offload(bundle: Bundle) -> Iterator[Hit]:
         if pool.spec is None or pool.spec.ovs_hardware_offload_config is None:
             continue
         for name in ("maxUnavailable", "nodeSelector"):
-            if field(resource, "spec", name) is not None:
+            if at(resource.data, "spec", name) is not None:
                 yield Hit(
                     resource, ("spec", name), f"{name} beside ovsHardwareOffloadConfig",
                     "two SriovNetworkPoolConfig objects",
@@ -182,7 +227,7 @@ def shared_plugin_exclusive_mode(bundle: Bundle) -> Iterator[Hit]:
         if pool.spec is None or pool.spec.rdma_mode != "exclusive":
             continue
         for other in of_kind(bundle, "NicClusterPolicy", "NicNodePolicy"):
-            if field(other, "spec", "rdmaSharedDevicePlugin") is not None:
+            if at(other.data, "spec", "rdmaSharedDevicePlugin") is not None:
                 yield Hit(
                     resource, ("spec", "rdmaMode"),
                     f"rdmaMode: exclusive, and {other.subject} deploys rdmaSharedDevicePlugin",

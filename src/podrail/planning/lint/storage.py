@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from podrail.model.bundle import Bundle, Resource
 from podrail.model.document import Path
 from podrail.model.finding import Status
-from podrail.planning.lint.reach import at, items, line_of, mapping, text, texts
+from podrail.model.reach import at, items, line_of, mapping, text, texts
+from podrail.planning.lint.homes import of_kind
 from podrail.planning.lint.registry import Hit, rule
-from podrail.planning.lint.view import of_kind
 
 _ROLE = "machineconfiguration.openshift.io/role"
 _UNITS: Path = ("spec", "config", "systemd", "units")

@@ -5,33 +5,28 @@ Everything here answers "unknown" as None, so that a rule can be silent where it
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from itertools import chain
 
 from podrail.model import pciids
 from podrail.model.bundle import Bundle, Resource, Typed
 from podrail.model.document import Path
 from podrail.model.kinds.sriov import SriovIBNetwork, SriovNetwork, SriovNetworkNodePolicy
-from podrail.planning.lint.memo import once
+from podrail.model.policy import VfRange, pf_name
+from podrail.model.reach import at
+from podrail.planning.lint.homes import prefix_of
+from podrail.planning.lint.memo import grouped, once, once_for
 
 Policy = Typed[SriovNetworkNodePolicy]
 Network = Typed[SriovNetwork] | Typed[SriovIBNetwork]
 
-OPERATOR_PREFIX = {
-    "openshift-sriov-network-operator": "openshift.io",
-    "sriov-network-operator": "openshift.io",
-    "nvidia-network-operator": "nvidia.com",
-    "network-operator": "nvidia.com",
-}
-"""Namespaces the SR-IOV operator is installed in, and the resource prefix it then uses."""
-
 NAD = "NetworkAttachmentDefinition"
 NAD_RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
-PREFIXES = tuple(dict.fromkeys(OPERATOR_PREFIX.values()))
+IGNORED = "default"
+"""The operator makes a policy of this name itself and passes over it, whatever it says."""
 
-_RANGE = re.compile(r"^(?P<first>\d+)-(?P<last>\d+)$")
 _HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -40,13 +35,20 @@ _HOSTNAME = "kubernetes.io/hostname"
 
 @once
 def policies(bundle: Bundle) -> list[Policy]:
-    """Every SriovNetworkNodePolicy, in the order given."""
-    return list(bundle.of(SriovNetworkNodePolicy))
+    """Every SriovNetworkNodePolicy that the operator reads, in the order given."""
+    return [p for p in bundle.of(SriovNetworkNodePolicy) if p.resource.name != IGNORED]
 
 
-def policies_for(bundle: Bundle, resource_name: str) -> list[Policy]:
+@grouped
+def by_resource(bundle: Bundle) -> Iterator[tuple[str, Policy]]:
+    """Resource → the policies that fill it; of one policy given twice the later stands."""
+    standing = {policy.resource.subject: policy for policy in policies(bundle)}
+    return ((policy.model.spec.resource_name, policy) for policy in standing.values())
+
+
+def policies_for(bundle: Bundle, resource_name: str) -> tuple[Policy, ...]:
     """The policies that fill one resource."""
-    return [p for p in policies(bundle) if p.model.spec.resource_name == resource_name]
+    return by_resource(bundle).get(resource_name, ())
 
 
 def is_ib(policy: Policy) -> bool:
@@ -76,8 +78,55 @@ def can_meet(a: Policy, b: Policy) -> bool:
 
 def surely_meet(a: Policy, b: Policy) -> bool:
     """Whether every node that matches one selector matches the other too."""
-    ours, theirs = a.model.spec.node_selector.items(), b.model.spec.node_selector.items()
-    return ours <= theirs or theirs <= ours
+    return _covers(a, b) or _covers(b, a)
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Policies by the label that tells most of them apart: few pairs of many can meet."""
+
+    label: str
+    by_value: dict[str | None, list[Policy]]
+
+    def beside(self, selector: Mapping[str, str]) -> Iterable[Policy]:
+        """All that could match a node together with this selector, and maybe some others."""
+        value = selector.get(self.label)
+        if value is None:
+            return chain.from_iterable(self.by_value.values())
+        return chain(self.by_value.get(value, ()), self.by_value.get(None, ()))
+
+
+def crowd(group: Sequence[Policy]) -> Crowd:
+    """Policies made ready to be asked which of them can meet."""
+    values: dict[str, set[str]] = {}
+    for policy in group:
+        for key, value in policy.model.spec.node_selector.items():
+            values.setdefault(key, set()).add(value)
+    label = max(values, key=lambda key: len(values[key]), default="")
+    by_value: dict[str | None, list[Policy]] = {}
+    for policy in group:
+        by_value.setdefault(policy.model.spec.node_selector.get(label), []).append(policy)
+    return Crowd(label, by_value)
+
+
+@once_for
+def crowd_of(bundle: Bundle, resource_name: str) -> Crowd:
+    """The policies that fill one resource, made ready."""
+    return crowd(policies_for(bundle, resource_name))
+
+
+def meeting(group: Sequence[Policy]) -> Iterator[tuple[Policy, Policy]]:
+    """Pairs of policies that one node could match together, the earlier first.
+
+    The same object given twice is no pair: only one of the two can exist.
+    """
+    place, others = {id(policy): n for n, policy in enumerate(group)}, crowd(group)
+    for second in group:
+        for first in others.beside(second.model.spec.node_selector):
+            earlier = place[id(first)] < place[id(second)]
+            other = first.resource.subject != second.resource.subject
+            if earlier and other and can_meet(first, second):
+                yield first, second
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +136,25 @@ class PfPart:
     at: int
     text: str
     name: str
-    first: int
-    last: int
+    vfs: VfRange
     whole: bool
-
-    @property
-    def size(self) -> int:
-        return max(0, self.last - self.first + 1)
 
 
 def pf_parts(policy: Policy) -> list[PfPart]:
     """The readable entries of `pfNames`; one with a bad range is left out."""
     spec = policy.model.spec
-    parts = (_pf_part(n, text, spec.num_vfs) for n, text in _entries(spec.nic_selector.pf_names))
+    names = enumerate(spec.nic_selector.pf_names or ())
+    parts = (_pf_part(place, text, spec.num_vfs) for place, text in names)
     return [part for part in parts if part is not None]
 
 
-def _entries(names: list[str] | None) -> Iterable[tuple[int, str]]:
-    return enumerate(names or ())
-
-
-def _pf_part(at: int, text: str, num_vfs: int) -> PfPart | None:
-    name, mark, vfs = text.partition("#")
-    if not mark:
-        return PfPart(at, text, name, 0, num_vfs - 1, whole=True)
-    found = _RANGE.match(vfs)
+@lru_cache(maxsize=4096)
+def _pf_part(place: int, text: str, num_vfs: int) -> PfPart | None:
+    found = pf_name(text)
     if found is None:
         return None
-    return PfPart(at, text, name, int(found["first"]), int(found["last"]), whole=False)
+    vfs = found.range or VfRange(0, num_vfs - 1)
+    return PfPart(place, text, found.name, vfs, whole=found.range is None)
 
 
 def pf_count(policy: Policy) -> int | None:
@@ -138,32 +178,42 @@ def vfs_per_node(policy: Policy) -> int | None:
     """VFs one matching node would advertise for this policy; None when PFs are not named."""
     nic, parts = policy.model.spec.nic_selector, pf_parts(policy)
     if nic.pf_names and not nic.root_devices and len(parts) == len(nic.pf_names):
-        return sum(part.size for part in parts)
+        return sum(part.vfs.last - part.vfs.first + 1 for part in parts)
     count = pf_count(policy)
     return None if count is None else count * policy.model.spec.num_vfs
 
 
+@once_for
 def resource_vfs_per_node(bundle: Bundle, resource_name: str) -> int | None:
     """The most VFs of a resource that one node can have; None when some PFs are not named."""
     feeding = policies_for(bundle, resource_name)
     if not feeding or any(vfs_per_node(policy) is None for policy in feeding):
         return None
-    return max(sum(vfs_per_node(b) or 0 for b in feeding if can_meet(a, b)) for a in feeding)
+    return max(sum(_vfs_beside(bundle, policy, can_meet)) for policy in feeding)
 
 
+@once_for
 def least_vfs_per_node(bundle: Bundle, resource_name: str) -> int | None:
     """VFs of a resource that some one node surely has; None when no policy names its PFs."""
     feeding = policies_for(bundle, resource_name)
     if all(vfs_per_node(policy) is None for policy in feeding):
         return None
-    return max(_vfs_where(policy, feeding) for policy in feeding)
+    return max(sum(_vfs_beside(bundle, policy, _covers)) for policy in feeding)
 
 
-def _vfs_where(policy: Policy, others: list[Policy]) -> int:
-    """VFs of all policies that a node matching this one matches too."""
-    labels = policy.model.spec.node_selector.items()
-    also = (other for other in others if other.model.spec.node_selector.items() <= labels)
-    return sum(vfs_per_node(other) or 0 for other in also)
+def _vfs_beside(
+    bundle: Bundle, policy: Policy, meets: Callable[[Policy, Policy], bool]
+) -> Iterator[int]:
+    """VFs of the policies of its resource that meet this one in the given sense, itself too."""
+    others = crowd_of(bundle, policy.model.spec.resource_name)
+    for other in others.beside(policy.model.spec.node_selector):
+        if meets(other, policy):
+            yield vfs_per_node(other) or 0
+
+
+def _covers(wide: Policy, narrow: Policy) -> bool:
+    """Whether every node that matches the one matches the other too."""
+    return wide.model.spec.node_selector.items() <= narrow.model.spec.node_selector.items()
 
 
 # --- networks ---------------------------------------------------------------------------------
@@ -202,9 +252,14 @@ def networks(bundle: Bundle) -> list[Network]:
     return [*bundle.of(SriovNetwork), *bundle.of(SriovIBNetwork)]
 
 
-def networks_for(bundle: Bundle, resource_name: str) -> list[Network]:
+@grouped
+def _networks_by_resource(bundle: Bundle) -> Iterator[tuple[str, Network]]:
+    return ((network.model.spec.resource_name, network) for network in networks(bundle))
+
+
+def networks_for(bundle: Bundle, resource_name: str) -> tuple[Network, ...]:
     """The networks that hand out VFs of one resource."""
-    return [n for n in networks(bundle) if n.model.spec.resource_name == resource_name]
+    return _networks_by_resource(bundle).get(resource_name, ())
 
 
 @once
@@ -214,13 +269,28 @@ def attachments(bundle: Bundle) -> list[Attachment]:
     return [attachment for attachment in found if attachment is not None]
 
 
+@grouped
+def _by_name(bundle: Bundle) -> Iterator[tuple[str, Attachment]]:
+    return ((attachment.name, attachment) for attachment in attachments(bundle))
+
+
+@grouped
+def _by_place(bundle: Bundle) -> Iterator[tuple[tuple[str | None, str], Attachment]]:
+    return (((a.namespace, a.name), a) for a in attachments(bundle))
+
+
+def attachments_named(bundle: Bundle, name: str) -> tuple[Attachment, ...]:
+    """The networks of that name, in whichever namespace."""
+    return _by_name(bundle).get(name, ())
+
+
 def find_attachment(bundle: Bundle, namespace: str | None, name: str) -> Attachment | None:
     """The network of that name; a namespace left open on either side matches."""
-    for attachment in attachments(bundle):
-        same = None in (namespace, attachment.namespace) or namespace == attachment.namespace
-        if attachment.name == name and same:
-            return attachment
-    return None
+    if namespace is None:
+        return next(iter(attachments_named(bundle, name)), None)
+    places = _by_place(bundle)
+    found = places.get((namespace, name)) or places.get((None, name)) or ()
+    return next(iter(found), None)
 
 
 def _attachment(bundle: Bundle, resource: Resource) -> Attachment | None:
@@ -228,12 +298,12 @@ def _attachment(bundle: Bundle, resource: Resource) -> Attachment | None:
         return _from_nad(resource)
     if resource.kind not in _BECOME_NADS:
         return None
-    name = field(resource, "spec", "resourceName")
-    target = field(resource, "spec", "networkNamespace")
+    name = at(resource.data, "spec", "resourceName")
+    target = at(resource.data, "spec", "networkNamespace")
     target = target if isinstance(target, str) and target else resource.namespace
     # MacvlanNetwork and HostDeviceNetwork are cluster objects: they land in `default`
     scoped = resource.kind in ("SriovNetwork", "SriovIBNetwork", "OVSNetwork")
-    ipam = field(resource, "spec", "ipam")
+    ipam = at(resource.data, "spec", "ipam")
     return Attachment(
         resource,
         target if target or scoped else "default",
@@ -245,66 +315,9 @@ def _attachment(bundle: Bundle, resource: Resource) -> Attachment | None:
 
 
 def _from_nad(resource: Resource) -> Attachment:
-    full = field(resource, "metadata", "annotations", NAD_RESOURCE)
+    full = at(resource.data, "metadata", "annotations", NAD_RESOURCE)
     prefix, slash, name = full.rpartition("/") if isinstance(full, str) else ("", "", "")
     return Attachment(
         resource, resource.namespace or "default", resource.name, name or None,
         prefix if slash else None, None,
     )  # fmt: skip
-
-
-# --- the operators ----------------------------------------------------------------------------
-
-
-@once
-def operator_namespaces(bundle: Bundle) -> list[str]:
-    """The operator namespaces this bundle puts SR-IOV objects in."""
-    used = (r.namespace for r in bundle.resources if sriov_group(r))
-    return list(dict.fromkeys(n for n in used if n in OPERATOR_PREFIX))
-
-
-def sriov_group(resource: Resource) -> bool:
-    """Whether an object is of the SR-IOV operator's API."""
-    return str(field(resource, "apiVersion")).startswith("sriovnetwork.openshift.io/")
-
-
-def prefix_of(bundle: Bundle, resource: Resource) -> str | None:
-    """The resource prefix of the operator that will read this object."""
-    own = OPERATOR_PREFIX.get(resource.namespace or "")
-    if own is not None:
-        return own
-    prefixes = {OPERATOR_PREFIX[n] for n in operator_namespaces(bundle)}
-    return prefixes.pop() if len(prefixes) == 1 else None
-
-
-def is_openshift(bundle: Bundle) -> bool:
-    """Whether something in the bundle exists on OpenShift only."""
-    return any(_only_on_openshift(resource) for resource in bundle.resources)
-
-
-def _only_on_openshift(resource: Resource) -> bool:
-    """The SR-IOV API carries OpenShift's name everywhere, so by itself it proves nothing."""
-    group = str(field(resource, "apiVersion")).partition("/")[0]
-    foreign = group.endswith(".openshift.io") and not sriov_group(resource)
-    return foreign or (resource.namespace or "").startswith("openshift-")
-
-
-# --- raw data ---------------------------------------------------------------------------------
-
-
-def field(resource: Resource, *path: str | int) -> Any:
-    """A value of the object as written, or None."""
-    here = resource.data
-    for part in path:
-        if isinstance(here, dict):
-            here = here.get(part)
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            here = here[part]
-        else:
-            return None
-    return here
-
-
-def of_kind(bundle: Bundle, *kinds: str) -> Iterator[Resource]:
-    """Objects by kind alone, also those whose model could not be read."""
-    return (r for r in bundle.resources if r.kind in kinds)
