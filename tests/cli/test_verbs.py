@@ -223,3 +223,33 @@ def test_the_story() -> None:
     assert result.exit_code == 0, result.output
     assert "clean" in result.output
     assert "numVfs: 0 → 8" in result.output
+
+
+def test_a_prefix_nothing_tells_can_be_told() -> None:
+    text = (POLICY % '{vendor: "15b3", deviceID: "101d"}').replace(
+        "openshift-sriov-network-operator", "my-operator"
+    )
+    pod = """---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: ns, annotations: {k8s.v1.cni.cncf.io/networks: n}}
+spec:
+  containers:
+  - name: c
+    image: registry.example/app:1
+    resources: {limits: {wrong.io/rail: 1}, requests: {wrong.io/rail: 1}}
+---
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovNetwork
+metadata: {name: n, namespace: my-operator}
+spec: {resourceName: rail, networkNamespace: ns}
+---
+apiVersion: sriovnetwork.openshift.io/v1
+kind: SriovOperatorConfig
+metadata: {name: default, namespace: my-operator}
+spec: {}
+"""
+    untold = run("lint", "-f", "-", stdin=text + pod)
+    assert "pod.resource-prefix" not in untold.output
+    told = run("lint", "-f", "-", "--resource-prefix", "acme.io", stdin=text + pod)
+    assert "acme.io/rail" in told.output

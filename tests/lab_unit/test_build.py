@@ -14,8 +14,8 @@ import pytest
 
 from podrail.lab import build, cache, fetch, mirror, payload, programs, recipe, rootfs
 from podrail.lab.programs import Logged, ProgramFailed
-from podrail.lab.progress import Meter, Progress
 from podrail.model.errors import Refused
+from podrail.model.progress import Meter, Progress
 
 BUSY = ["E: Failed to fetch http://m/x.deb  429  Too Many Requests [IP: 10.0.0.1 80]"]
 STANZA = """\

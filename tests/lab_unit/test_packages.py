@@ -11,8 +11,8 @@ from podrail.lab import packages
 from podrail.lab.mirror import Source, deb822, debian_mirror, host_sources, one_line
 from podrail.lab.packages import Lack, Machine
 from podrail.lab.programs import ProgramFailed
-from podrail.lab.progress import Progress
 from podrail.model.errors import Refused
+from podrail.model.progress import Progress
 
 MIRROR = "http://mirror.example/debian"
 DEBIAN = f"""\

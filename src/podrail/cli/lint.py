@@ -13,6 +13,7 @@ from podrail.cli.shared import (
     lint_exit,
     manifest_option,
     output_option,
+    prefix_option,
     read_bundle,
 )
 from podrail.model.finding import Report
@@ -21,8 +22,9 @@ from podrail.planning.lint import lint
 
 @click.command()
 @manifest_option()
+@prefix_option
 @output_option("json")
-def command(paths: list[str], output: str) -> None:
+def command(paths: list[str], resource_prefix: str | None, output: str) -> None:
     """What is wrong in manifests, and the fix. Needs no machine.
 
     Manifests given together are judged together: a pod against its network, a network against its
@@ -33,7 +35,7 @@ def command(paths: list[str], output: str) -> None:
       podrail lint -f policy.yaml -f network.yaml -f pod.yaml
       kubectl get sriovnetworks -A -o yaml | podrail lint -f -
     """
-    bundle = read_bundle(paths)
+    bundle = read_bundle(paths, resource_prefix)
     findings = lint(bundle)
     if output == "json":
         # every object is looked at; a kind that is not known has nothing to be judged by

@@ -96,9 +96,17 @@ def _lab_node(spec: str, faults: Sequence[str]) -> Host:
     return host
 
 
-def read_bundle(paths: Sequence[str]) -> Bundle:
+def prefix_option(function: F) -> F:
+    """`--resource-prefix`."""
+    return click.option(
+        "--resource-prefix", metavar="PREFIX",
+        help="The device plugin's prefix, where no NAD, plugin or operator namespace tells it.",
+    )(function)  # fmt: skip
+
+
+def read_bundle(paths: Sequence[str], resource_prefix: str | None = None) -> Bundle:
     """The objects in the manifests. None at all is an error: what feeds a pipe may have failed."""
-    bundle = read(read_manifests(paths))
+    bundle = read(read_manifests(paths), resource_prefix)
     if not bundle.resources and not bundle.findings:
         raise ManifestError(f"no object in {', '.join(paths)}: there is nothing to look at")
     return bundle

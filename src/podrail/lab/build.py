@@ -14,9 +14,9 @@ from podrail.lab.fetch import Apt, fetch, forget_others, local_repository
 from podrail.lab.mirror import debian_mirror
 from podrail.lab.payload import build_podrail
 from podrail.lab.programs import Logged, ProgramFailed, Programs
-from podrail.lab.progress import Meter, Progress, Report
 from podrail.lab.qemu import Image
 from podrail.model.errors import Refused
+from podrail.model.progress import Meter, Progress, Report
 
 __all__ = ["Progress", "build_podrail", "ensure_image"]
 

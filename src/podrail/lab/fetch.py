@@ -19,8 +19,8 @@ from typing import TypeVar
 from podrail.lab import recipe
 from podrail.lab.mirror import Source
 from podrail.lab.programs import ProgramFailed, Programs
-from podrail.lab.progress import Meter
 from podrail.model.errors import Refused
+from podrail.model.progress import Meter
 
 T = TypeVar("T")
 

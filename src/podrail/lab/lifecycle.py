@@ -17,10 +17,10 @@ from pathlib import Path
 from podrail.lab import process, state
 from podrail.lab.client import Address, Connection
 from podrail.lab.process import Child
-from podrail.lab.progress import Progress, Report
 from podrail.lab.qemu import NICS, Image, Machine, argv
 from podrail.lab.state import LabState, NodeState
 from podrail.model.errors import PodrailError, Refused, UsageError
+from podrail.model.progress import Progress, Report
 
 DEFAULT = "default"
 BOOT_SECONDS = 180.0

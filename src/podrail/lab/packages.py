@@ -14,8 +14,8 @@ from pathlib import Path
 from podrail.lab import cache, mirror
 from podrail.lab.fetch import patiently
 from podrail.lab.programs import Logged, ProgramFailed, Programs, search_path
-from podrail.lab.progress import Meter, Report
 from podrail.model.errors import Refused
+from podrail.model.progress import Meter, Report
 
 QEMU = "qemu-system-x86_64"
 QEMU_WANTED = 8

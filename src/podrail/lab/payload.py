@@ -19,8 +19,8 @@ from pathlib import Path
 from podrail.lab import cache, recipe
 from podrail.lab.fetch import patiently
 from podrail.lab.programs import Logged, Programs
-from podrail.lab.progress import Meter
 from podrail.model.errors import Refused
+from podrail.model.progress import Meter
 
 _SITE = "opt/podrail/site"
 # glibc of the image is 2.41: wheels for any of these run there.

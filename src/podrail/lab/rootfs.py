@@ -16,7 +16,7 @@ from pathlib import Path
 
 from podrail.lab import recipe
 from podrail.lab.programs import Programs
-from podrail.lab.progress import Meter
+from podrail.model.progress import Meter
 
 _DISK = 4 << 30
 """Sparse: what a node may fill, not what the file takes."""

@@ -51,6 +51,8 @@ class Bundle:
 
     resources: tuple[Resource, ...]
     findings: tuple[Finding, ...]
+    resource_prefix: str | None = None
+    """The device plugin's prefix, for bundles that do not tell it themselves."""
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
     """What has been worked out of this bundle already; nothing in it changes any more."""
 
@@ -61,7 +63,7 @@ class Bundle:
                 yield Typed(resource, resource.model)
 
 
-def read(files: Iterable[tuple[str, str]]) -> Bundle:
+def read(files: Iterable[tuple[str, str]], resource_prefix: str | None = None) -> Bundle:
     """Files as (name, text) → the objects in them."""
     resources: list[Resource] = []
     findings: list[Finding] = []
@@ -73,7 +75,7 @@ def read(files: Iterable[tuple[str, str]]) -> Bundle:
                 resource, faults = _resource(document, base, data)
                 resources.append(resource)
                 findings.extend(faults)
-    return Bundle(tuple(resources), tuple(findings))
+    return Bundle(tuple(resources), tuple(findings), resource_prefix)
 
 
 def _objects(data: Any, base: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

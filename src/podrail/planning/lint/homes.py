@@ -93,12 +93,13 @@ def sriov_group(resource: Resource) -> bool:
 
 
 def prefix_of(bundle: Bundle, resource: Resource) -> str | None:
-    """The resource prefix of the operator that will read this object."""
+    """The prefix of the operator that will read this object, else the one that was told."""
     own = OPERATOR_PREFIX.get(resource.namespace or "")
     if own is not None:
         return own
-    prefixes = {OPERATOR_PREFIX[n] for n in operator_namespaces(bundle)}
-    return prefixes.pop() if len(prefixes) == 1 else None
+    known = (OPERATOR_PREFIX.get(namespace) for namespace in operator_namespaces(bundle))
+    prefixes = {prefix for prefix in known if prefix}
+    return prefixes.pop() if len(prefixes) == 1 else bundle.resource_prefix
 
 
 def is_openshift(bundle: Bundle) -> bool:
