@@ -141,9 +141,9 @@ def run(timeout: float | None, node: str, argv: tuple[str, ...]) -> None:
       echo 4 | podrail lab run node1 -- tee /sys/bus/pci/devices/0000:43:00.0/sriov_numvfs
     """
     lab, name = lifecycle.find(node)
-    stdin = None if sys.stdin.isatty() else sys.stdin.buffer
+    streams = (sys.stdin.buffer, sys.stdout.buffer, sys.stderr.buffer)
     with Connection(lab.address(name)) as connection:
-        rc = connection.stream(argv, stdin, sys.stdout.buffer, sys.stderr.buffer, timeout=timeout)
+        rc = connection.stream(argv, *streams, timeout=timeout)
     sys.exit(rc)
 
 

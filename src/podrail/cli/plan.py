@@ -74,10 +74,9 @@ def command(
 
 def _look(hosts: list[str], faults: list[str], labels: list[str]) -> Iterator[Inventory]:
     """Every machine, with progress once there is something to wait for."""
-    ticker = Ticker()
+    ticker = Ticker(after=2.0)
     for at, host in enumerate(hosts):
-        if at:
-            ticker(Progress("look", f"looking at {host}", at / len(hosts)))
+        ticker(Progress("look", f"looking at {host}", at / len(hosts)))
         yield discover(*opened(host, faults, labels))
     ticker.done()
 

@@ -13,9 +13,10 @@ _EVERY = 5.0
 
 
 class Ticker:
-    """Shows what is going on; the same words twice in a row are shown once."""
+    """Shows what is going on, from `after` seconds on: what ends sooner needs no progress."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, after: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._from = clock() + after
         self._rewrites = sys.stderr.isatty()
         self._clock = clock
         self._stage = ""
@@ -24,6 +25,8 @@ class Ticker:
 
     def __call__(self, progress: object) -> None:
         """Anything whose text says how far it is."""
+        if self._clock() < self._from:
+            return
         text = str(progress)
         stage = getattr(progress, "stage", text)
         if self._rewrites:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MAX_BYTES = 16 * 1024 * 1024
+_MARGIN = " " * 11
 
 
 def output_option(*formats: str) -> Callable[[F], F]:
@@ -204,13 +207,24 @@ def echo_findings(findings: Iterable[Finding]) -> None:
         place = finding.where or finding.subject
         head = styled(word, fg=colour, bold=True)
         say(f"{head}  {clean(place)}  {styled(finding.id, bold=True)}")
-        if finding.where:
+        if finding.where and finding.subject.kind != "file":
             at = f" at {finding.where.path}" if finding.where.path else ""
-            say(f"    in     {clean(finding.subject)}{clean(at)}")
-        say(f"    found  {clean(finding.actual)}")
-        say(f"    wanted {clean(finding.expected)}")
-        say(f"    why    {clean(finding.why)}")
-        say(f"    fix    {styled(clean(finding.fix), fg='cyan')}")
+            _line("in", f"{finding.subject}{at}")
+        _line("found", finding.actual)
+        _line("wanted", finding.expected)
+        _line("why", finding.why)
+        _line("fix", finding.fix, fg="cyan")
+
+
+def _line(word: str, text: str, **look: Any) -> None:
+    """One part of a finding; on a terminal it keeps to its column."""
+    rows = [clean(text)]
+    if sys.stdout.isatty():
+        width = max(40, shutil.get_terminal_size().columns - len(_MARGIN) - 1)
+        rows = textwrap.wrap(rows[0], width, break_long_words=False, break_on_hyphens=False)
+    for at, row in enumerate(rows or [""]):
+        margin = f"    {word:<7}" if at == 0 else _MARGIN
+        say(margin + (styled(row, **look) if look else row))
 
 
 def counts(findings: Sequence[Finding]) -> str:
