@@ -29,9 +29,9 @@ def command(host: str, faults: list[str], labels: list[str], dump: str | None, o
       podrail discover --host node7.json      # anywhere else
     """
     machine, known = opened(host, faults, labels)
-    recording = RecordingHost(machine, known)
-    inventory = discover(recording, known)
-    if dump:
+    recording = RecordingHost(machine, known) if dump else None
+    inventory = discover(recording or machine, known)
+    if dump and recording:
         _write(dump, recording.dump())
     if output == "json":
         echo_json(inventory.to_json())
