@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podrail.lab.client import Address, Connection
+from podrail.inventory import discover
+from podrail.lab.client import Address, Connection, Lost
 from podrail.lab.guest.agent import Closed, receive, send, serve
 from podrail.lab.host import LabHost
 from podrail.model.errors import Refused
@@ -96,6 +97,57 @@ def test_streams_are_carried(node: Connection, tmp_path: Path) -> None:
     with given.open("rb") as stdin:
         rc = node.stream(["sh", "-c", "tac; echo done >&2; exit 4"], stdin, out, err)
     assert (rc, out.getvalue(), err.getvalue()) == (4, b"b\na\n", b"done\n")
+
+
+def test_a_large_plain_file_as_input(node: Connection, tmp_path: Path) -> None:
+    given = tmp_path / "in"
+    given.write_bytes(os.urandom(9_000_000))
+    out = io.BytesIO()
+    with given.open("rb") as stdin:
+        assert node.stream(["cat"], stdin, out, io.BytesIO()) == 0
+    assert out.getvalue() == given.read_bytes()
+
+
+def test_a_file_of_any_size_comes_out(node: Connection, tmp_path: Path) -> None:
+    given, back = tmp_path / "in", io.BytesIO()
+    given.write_bytes(os.urandom(3_000_001))
+    node.get(str(given), back)
+    assert back.getvalue() == given.read_bytes()
+    with pytest.raises(FileNotFoundError):
+        node.get("/no/such/file", back)
+
+
+def test_a_program_that_closed_its_streams_is_ended_in_time(node: Connection) -> None:
+    with pytest.raises(TimeoutError):
+        node.run(["sh", "-c", "exec >&- 2>&-; exec sleep 600"], timeout=0.5)
+
+
+def test_a_program_left_in_the_background_lives_on(node: Connection) -> None:
+    ran = node.run(["sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"])
+    pid = int(ran.stdout)
+    assert Path(f"/proc/{pid}").exists()
+    os.kill(pid, 9)
+
+
+def test_input_nobody_takes_stays_out_of_memory(address: Address) -> None:
+    """The agent stops reading: the sender's socket fills up instead."""
+    with Connection(address) as connection:
+        connection._request("run", argv=["sleep", "600"], timeout=None)
+        connection._sock.settimeout(1.0)
+        with pytest.raises(Lost, match="went away"):
+            _pour(connection)
+
+
+def _pour(connection: Connection) -> None:
+    for _ in range(2000):
+        connection._send(b"I", b"x" * 65536)
+
+
+def test_a_node_that_is_gone_is_not_an_empty_machine(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with LabHost("node1", Address(port, SECRET)) as host, pytest.raises(Lost, match="lab:node1"):
+        discover(host)
 
 
 def test_a_wrong_secret_is_refused(address: Address) -> None:

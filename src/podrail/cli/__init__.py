@@ -93,7 +93,8 @@ def main() -> None:
     try:
         with cli.make_context("podrail", sys.argv[1:]) as context:
             cli.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.ClickException as said:
@@ -107,10 +108,13 @@ def main() -> None:
         sys.exit(141)
     except OSError as failure:
         _silence()
-        click.echo(f"podrail: {failure.strerror or failure}", err=True)
+        what = f"{failure.filename}: " if failure.filename else ""
+        click.echo(f"podrail: {what}{failure.strerror or failure}", err=True)
         sys.exit(5)
 
 
 def _silence() -> None:
     """Nothing more can be written: keep the interpreter from trying again at its end."""
+    if not sys.stdout:
+        return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

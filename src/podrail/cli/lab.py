@@ -17,7 +17,7 @@ from podrail.lab.client import Connection
 from podrail.lab.faults import FAULTS, Where, inflict
 from podrail.lab.host import LabHost
 from podrail.lab.state import LabState
-from podrail.model.errors import UsageError
+from podrail.model.errors import PodrailError, UsageError
 
 SCHEMA = "podrail/lab/1"
 
@@ -60,19 +60,21 @@ def up(nodes: int, name: str, output: str) -> None:
     else:
         names = ", ".join(node.name for node in lab.nodes)
         click.echo(f"lab {name} is up after {time.monotonic() - start:.0f} s: {names}")
-        click.echo(f"next: podrail discover --host lab:{lab.nodes[0].name}")
+        where = lab.nodes[0].name if name == lifecycle.DEFAULT else f"{name}/{lab.nodes[0].name}"
+        click.echo(f"next: podrail discover --host lab:{where}")
 
 
-def bring_up(name: str, nodes: int) -> LabState:
+def bring_up(name: str, nodes: int, *, keep: bool = True) -> LabState:
     """Packages, image, podrail for the nodes, boot; with progress on standard error."""
     from podrail.lab import build, packages
 
+    lifecycle.check(name, nodes)
     ticker = Ticker()
     try:
         packages.ensure(ticker)
         image = build.ensure_image(ticker)
         podrail = build.build_podrail()
-        return lifecycle.up(lifecycle.Wanted(name, nodes, image, podrail), ticker)
+        return lifecycle.up(lifecycle.Wanted(name, nodes, image, podrail, keep), ticker)
     finally:
         ticker.done()
 
@@ -122,7 +124,7 @@ def _node(lab: LabState, name: str) -> dict[str, Any]:
     try:
         with Connection(lab.address(name), timeout=3.0) as connection:
             ran = connection.run(["find", "/sys/devices", "-name", "sriov_totalvfs"], timeout=10)
-    except OSError:
+    except (OSError, PodrailError):
         return found
     pfs = sorted(line.split("/")[-2] for line in ran.stdout.splitlines())
     return {**found, "state": "ready", "pfs": pfs}
@@ -141,9 +143,15 @@ def run(timeout: float | None, node: str, argv: tuple[str, ...]) -> None:
       echo 4 | podrail lab run node1 -- tee /sys/bus/pci/devices/0000:43:00.0/sriov_numvfs
     """
     lab, name = lifecycle.find(node)
-    streams = (sys.stdin.buffer, sys.stdout.buffer, sys.stderr.buffer)
-    with Connection(lab.address(name)) as connection:
-        rc = connection.stream(argv, *streams, timeout=timeout)
+    stdin = sys.stdin.buffer if sys.stdin else None
+    with LabHost(name, lab.address(name)) as host:
+        try:
+            rc = host.connection.stream(
+                argv, stdin, sys.stdout.buffer, sys.stderr.buffer, timeout=timeout
+            )
+        except FileNotFoundError:
+            click.echo(f"podrail: {name} has no program {argv[0]}", err=True)
+            rc = 127
     sys.exit(rc)
 
 
@@ -162,11 +170,13 @@ def copy(source: str, target: str) -> None:
     if (":" in target) == (":" in source) or not path.startswith("/"):
         raise UsageError("say one side as NODE:/absolute/path and the other as a local file")
     lab, name = lifecycle.find(node)
-    with Connection(lab.address(name)) as connection:
+    with LabHost(name, lab.address(name)) as host:
         if ":" in target:
-            connection.put(path, Path(source).read_bytes(), Path(source).stat().st_mode & 0o777)
+            mode = Path(source).stat().st_mode & 0o777
+            host.connection.put(path, Path(source).read_bytes(), mode)
         else:
-            Path(target).write_bytes(connection.read(path))
+            with Path(target).open("wb") as into:
+                host.connection.get(path, into)
 
 
 _KINDS = "\n".join(f"  {f.usage:<26}{f.says}" for f in FAULTS.values())

@@ -13,6 +13,7 @@ from podrail.cli.shared import (
     opened,
     output_option,
     read_manifests,
+    styled,
 )
 from podrail.inventory import discover
 from podrail.model.bundle import Bundle, read
@@ -49,6 +50,8 @@ def command(
       podrail size --pods-per-node 8 --pfs 1 --totalvfs 16
       podrail size --pods-per-node 4 --vfs-per-pod 4 --nodes 10 -f manifests/ --host node7.json
     """
+    if (faults or labels) and not host:
+        raise UsageError("--fault and --label change a --host: name one")
     if host and (pfs or totalvfs):
         raise UsageError("--pfs and --totalvfs are for when there is no --host: leave one out")
     if pfs and not totalvfs:
@@ -87,9 +90,7 @@ def _show(sizing: Sizing, buffer: int) -> None:
         click.echo(f"per PF         {sizing.per_pf}")
     click.echo(f"addresses      {sizing.addresses} in the whole cluster")
     for limit in sizing.limits:
-        mark = (
-            click.style("ok  ", fg="green") if limit.spare >= 0 else click.style("over", fg="red")
-        )
+        mark = styled("ok  ", fg="green") if limit.spare >= 0 else styled("over", fg="red")
         click.echo(f"{mark} {limit.what}: need {limit.need}, have {limit.have}")
     binding = sizing.binding
     if binding is None:

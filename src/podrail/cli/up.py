@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +43,8 @@ def command(twin: bool, once: bool) -> None:
       podrail up --once
       podrail up --twin --once
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: the lab goes down with it
     story = Story()
     if twin or not _lab_can(story):
         good = story.play([f"twin:{_TWIN}"], "seed-002")
@@ -57,7 +60,7 @@ def _lab_can(story: Story) -> bool:
     from podrail.cli.lab import bring_up
 
     try:
-        story.step("lab up", lambda: bring_up(_LAB, 2))
+        story.step("lab up", lambda: bring_up(_LAB, 2, keep=False))
     except Refused as refused:
         click.echo(f"no lab here: {refused}\nplaying on the twin {_TWIN} instead\n")
         return False
@@ -111,7 +114,9 @@ class Story:
         echo_diff(show(plan))
         click.echo(f"\n{', '.join(hosts)}: {summary(plan)}")
         click.echo(f"took  {', '.join(self._took)}")
-        click.echo(f"next  {_program()} plan -f {place} --host {hosts[0]} -o json")
+        again = f"{_program()} lab up && " if hosts[0].startswith("lab:") else ""
+        host = hosts[0].replace(f"lab:{_LAB}/", "lab:")
+        click.echo(f"next  {again}{_program()} plan -f {place} --host {host} -o json")
         return not findings and not plan.refused
 
 

@@ -18,10 +18,11 @@ from typing import Any, BinaryIO
 
 from podrail.host.seam import Ran
 from podrail.lab.guest.agent import Closed, proof, receive, send
-from podrail.model.errors import Refused
+from podrail.model.errors import Refused, Unmeasured
 
 _CHUNK = 65536
 _BEAT = 2.0
+_GRACE = 10.0
 _PATIENCE = 60.0
 """Seconds for an answer beyond the time a program itself was given."""
 
@@ -33,6 +34,10 @@ class Address:
     port: int
     secret: bytes
     host: str = "127.0.0.1"
+
+
+class Lost(Unmeasured):
+    """The node no longer answers: not an answer of its kernel, and never taken for one."""
 
 
 class Connection:
@@ -83,6 +88,12 @@ class Connection:
         self._request("read", path=path)
         return self._reply(b"D", path)
 
+    def get(self, path: str, into: BinaryIO) -> None:
+        """Copy a file out of the node, however large."""
+        self._request("get", path=path)
+        while data := self._reply(b"D", path):
+            into.write(data)
+
     def put(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Copy a file into the node; it appears there whole or not at all."""
         self._request("put", path=path, mode=mode)
@@ -92,17 +103,23 @@ class Connection:
         self._reply(b"R", path)
 
     def _send(self, kind: bytes, payload: bytes = b"") -> None:
-        with self._sending:
-            send(self._sock, kind, payload)
+        try:
+            with self._sending:
+                send(self._sock, kind, payload)
+        except OSError as failure:
+            raise Lost(f"the node went away ({failure})") from failure
 
     def _receive(self, deadline: float | None = None) -> tuple[bytes, bytes]:
         """The next frame. A beat now and then finds out that the node was power-cycled: its new
         kernel knows nothing of this connection and resets it."""
         while not select.select([self._sock], [], [], _BEAT)[0]:
             if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "the node does not answer")
+                raise Lost("the node does not answer any more")
             self._send(b"H")
-        return receive(self._sock)
+        try:
+            return receive(self._sock)
+        except OSError as failure:
+            raise Lost(f"the node went away ({failure})") from failure
 
     def _request(self, operation: str, **request: Any) -> None:
         self._send(b"Q", json.dumps({"op": operation, **request}).encode())
@@ -140,7 +157,7 @@ class Connection:
         return Ran(tuple(argv), _shell_rc(ended["rc"]), texts[b"O"], texts[b"E"])
 
     def _send_input(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Lost):
             for at in range(0, len(data), _CHUNK):
                 self._send(b"I", data[at : at + _CHUNK])
             self._send(b"I")
@@ -157,13 +174,16 @@ class Connection:
                 self._send(b"I")
             else:
                 self._register(waiting, stdin)
+            deadline = None if timeout is None else time.monotonic() + timeout + _GRACE
             while True:
                 ready = waiting.select(_BEAT)
                 if not ready:
                     self._send(b"H")
+                if deadline is not None and time.monotonic() > deadline:
+                    raise Lost(f"the node did not end it after {timeout:g} s and does not answer")
                 for key, _ in ready:
                     if key.fileobj is self._sock:
-                        kind, payload = receive(self._sock)
+                        kind, payload = self._receive()
                         if kind == b"F":
                             raise _failed(payload, argv[0])
                         if kind == b"X":
@@ -181,10 +201,14 @@ class Connection:
         return bool(data)
 
     def _register(self, waiting: selectors.BaseSelector, stdin: BinaryIO) -> None:
-        """A plain file cannot be waited for: it is sent at once."""
+        """A plain file cannot be waited for: it is sent beside the reading."""
         try:
             waiting.register(stdin, selectors.EVENT_READ)
         except PermissionError:
+            threading.Thread(target=self._send_file, args=(stdin,), daemon=True).start()
+
+    def _send_file(self, stdin: BinaryIO) -> None:
+        with contextlib.suppress(Lost):
             while data := stdin.read(_CHUNK):
                 self._send(b"I", data)
             self._send(b"I")

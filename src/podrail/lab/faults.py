@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +14,8 @@ from podrail.lab.state import LabState
 from podrail.model.errors import Refused, UsageError
 
 _MBIT = 125_000
+_PF_OF_NIC = ("0000:43:00.0", "0000:81:00.0")
+"""Where QEMU puts them: see qemu.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,21 @@ def _link(where: Where, up: bool) -> str:
 def _flap(where: Where) -> str:
     times = int(where.arguments[1]) if len(where.arguments) > 1 else 3
     for _ in range(times):
-        _link(where, up=False)
-        _link(where, up=True)
+        for up in (False, True):
+            _link(where, up=up)
+            _seen(where, up)
     return f"NIC {where.nic()}: carrier flapped {times} times"
+
+
+def _seen(where: Where, up: bool) -> None:
+    """Wait until the guest has noticed, where its port is up at all."""
+    place = f"/sys/bus/pci/devices/{_PF_OF_NIC[where.nic()]}/net"
+    deadline = time.monotonic() + 10.0
+    for name in where.host.entries(place):
+        with contextlib.suppress(OSError):  # a port that is down has no carrier to read
+            while where.host.read(f"{place}/{name}/carrier").strip() != str(int(up)):
+                if time.monotonic() > deadline:
+                    raise Refused(f"{name} has not noticed the carrier within 10 s")
 
 
 def _unbind(where: Where) -> str:
@@ -82,12 +98,27 @@ def _bind(where: Where) -> str:
     return f"{pci}: probed again"
 
 
-def _module(where: Where, *program: str) -> str:
+def _no_module(where: Where) -> str:
+    """Gone, and it does not come back by itself: udev and modprobe are told so."""
     name = where.argument(0, "the name of a module")
-    ran = where.host.run([*program, name])
+    ran = where.host.run(["modprobe", "-r", name])
     if ran.rc:
-        raise Refused(f"{' '.join(program)} {name}: {ran.stderr.strip()}")
-    return f"module {name}: {' '.join(program)}"
+        raise Refused(f"modprobe -r {name}: {ran.stderr.strip()}")
+    where.host.connection.put(_blocked(name), f"install {name} /bin/false\n".encode())
+    return f"module {name}: gone"
+
+
+def _module(where: Where) -> str:
+    name = where.argument(0, "the name of a module")
+    where.host.run(["rm", "-f", _blocked(name)])
+    ran = where.host.run(["modprobe", name])
+    if ran.rc:
+        raise Refused(f"modprobe {name}: {ran.stderr.strip()}")
+    return f"module {name}: there again"
+
+
+def _blocked(name: str) -> str:
+    return f"/etc/modprobe.d/podrail-fault-{name}.conf"
 
 
 def _mtu(where: Where) -> str:
@@ -124,6 +155,9 @@ def _numvfs(where: Where) -> str:
     pci = where.argument(0, "the PCI address of a PF")
     count = where.argument(1, "a number of VFs")
     file = f"/sys/bus/pci/devices/{pci}/sriov_numvfs"
+    total = int(where.host.read(f"/sys/bus/pci/devices/{pci}/sriov_totalvfs"))
+    if not count.isdigit() or int(count) > total:
+        raise UsageError(f"{count!r} VFs: {pci} can have 0 to {total}")
     if count != "0" and where.host.read(file).strip() not in ("0", count):
         where.host.write(file, "0")
     where.host.write(file, count)
@@ -132,6 +166,7 @@ def _numvfs(where: Where) -> str:
 
 def _power(where: Where) -> str:
     where.qmp("system_reset")
+    where.qmp("cont")  # a frozen node would stay frozen
     return f"{where.node}: power-cycled"
 
 
@@ -146,8 +181,7 @@ FAULTS: dict[str, Fault] = {
     "flap": Fault("flap [NIC] [TIMES]", "the carrier comes and goes", _flap),
     "vf-unbind": Fault("vf-unbind PCI", "a VF loses its driver", _unbind, _bind),
     "module-missing": Fault("module-missing NAME", "a kernel module is not there",
-                            lambda w: _module(w, "modprobe", "-r"),
-                            lambda w: _module(w, "modprobe")),
+                            _no_module, _module),
     "wire-mtu": Fault("wire-mtu MTU [NIC]", "a switch port has a smaller MTU", _mtu, _mtu_undo),
     "rate": Fault("rate MBIT [NIC]", "a switch port is policed", _rate, _rate_undo),
     "netns-gone": Fault("netns-gone NAME", "a pod's namespace dies with its VF", _namespace),
@@ -163,12 +197,14 @@ def inflict(where: Where, kind: str, *, undo: bool = False) -> str:
     fault = FAULTS.get(kind)
     if fault is None:
         raise UsageError(f"no fault called {kind!r}; there are {', '.join(FAULTS)}")
+    if len(where.arguments) >= len(fault.usage.split()):
+        raise UsageError(f"too many words: {fault.usage}")
     act = fault.undo if undo else fault.act
     if act is None:
         raise UsageError(f"{kind} cannot be taken back")
     try:
         return act(where)
-    except ValueError as wrong:
+    except (ValueError, OverflowError) as wrong:
         raise UsageError(f"{fault.usage}: {wrong}") from wrong
     except OSError as refused:
         reason = f"{refused.strerror} ({refused.filename})"

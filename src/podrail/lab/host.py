@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from podrail.host.seam import Ran
-from podrail.lab.client import Address, Connection
+from podrail.lab.client import Address, Connection, Lost
 
 
 class LabHost:
@@ -28,7 +28,12 @@ class LabHost:
     def connection(self) -> Connection:
         """Opened at first use, and kept: a connection costs more than a question."""
         if self._connection is None:
-            self._connection = Connection(self._address)
+            try:
+                self._connection = Connection(self._address)
+            except OSError as failure:
+                raise Lost(
+                    f"{self.label} does not answer ({failure}); podrail lab list shows its state"
+                ) from failure
         return self._connection
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ _HEADER = 18
 _BURST = 131072
 _BUFFER = 4 << 20
 _GROUP_BIT = 1
+_ADDRESSES = 4096
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Plug:
     def send(self, frame: bytes) -> None:
         assert self.sock is not None
         # a full queue drops, a node that is off hears nothing
-        with contextlib.suppress(BlockingIOError, FileNotFoundError, ConnectionRefusedError):
+        with contextlib.suppress(OSError):
             self.sock.sendto(frame, str(self.theirs))
 
 
@@ -83,6 +84,8 @@ class Segment:
         if len(frame) < 14 or not source.wire.passes(len(frame), now):
             return
         to, sender = frame[:6], frame[6:12]
+        if len(self._seen) >= _ADDRESSES:
+            self._seen.clear()
         self._seen[sender] = source
         known = None if to[0] & _GROUP_BIT else self._seen.get(to)
         for plug in (known,) if known else self.plugs:

@@ -38,22 +38,31 @@ class Wanted:
     nodes: int
     image: Image
     podrail: Path | None
+    keep: bool = True
+    """Whether it outlives this process; otherwise even kill -9 of it takes the lab down."""
     qemu: str = "qemu-system-x86_64"
 
 
 def up(wanted: Wanted, report: Report, *, boot_seconds: float = BOOT_SECONDS) -> LabState:
     """Boot every node and wait until each answers; on any failure nothing stays."""
-    if not 2 <= wanted.nodes <= _MAX_NODES:
-        raise UsageError(f"--nodes {wanted.nodes}: a lab has 2 to {_MAX_NODES} nodes")
+    check(wanted.name, wanted.nodes)
     with state.labs.locked(wanted.name):
         before = state.labs.load(wanted.name)
         if before and before.alive:
             raise Refused(
                 f"lab {wanted.name} is up already; podrail lab down, or choose another --name"
             )
-        state.labs.forget(wanted.name)
-        _check_memory(wanted.nodes)
+        if before:
+            _put_away(before)
         return _patiently(wanted, report, boot_seconds)
+
+
+def check(name: str, nodes: int) -> None:
+    """What can be known to be wrong before anything is built."""
+    state.labs.file(name)
+    if not 2 <= nodes <= _MAX_NODES:
+        raise UsageError(f"--nodes {nodes}: a lab has 2 to {_MAX_NODES} nodes")
+    _check_memory(nodes)
 
 
 class _PortTaken(Refused):
@@ -77,29 +86,29 @@ def _check_memory(nodes: int) -> None:
 
 def _boot(wanted: Wanted, report: Report, boot_seconds: float) -> LabState:
     run = state.new_run_directory()
-    secret = secrets.token_bytes(32)
-    _private(run / "secret", secret)
-    machines = [Machine(n + 1, _free_port(), run, MEMORY_MB) for n in range(wanted.nodes)]
-    keeper = _start_keeper(wanted, machines, run)
-    lab = _describe(wanted, machines, run, keeper.pid)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, run, ignore_errors=True)
+        _private(run / "secret", secrets.token_bytes(32))
+        machines = [Machine(n + 1, _free_port(), run, MEMORY_MB) for n in range(wanted.nodes)]
+        keeper = _start_keeper(wanted, machines, run)
+        lab = _describe(wanted, machines, run, keeper.pid)
+        undo.callback(_put_away, lab)
+        undo.callback(keeper.stop)
         state.labs.save(lab)
-        _wait(lab, keeper, report, boot_seconds)
-        keeper.say(b"keep\n")
-    except BaseException:
-        keeper.stop()
-        _put_away(lab)
-        raise
+        _wait(lab, wanted.image, keeper, report, boot_seconds)
+        if wanted.keep:
+            keeper.say(b"keep\n")
+        undo.pop_all()
     return lab
 
 
 def _put_away(lab: LabState) -> None:
     """Consoles and logs are kept beside the description of the lab, the last ones of each name."""
     kept = state.logs(lab.name)
-    shutil.rmtree(kept, ignore_errors=True)
-    kept.mkdir(parents=True)
-    for file in (*Path(lab.run).glob("*.console"), Path(lab.run) / "log"):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        for file in (*Path(lab.run).glob("*.console"), Path(lab.run) / "log"):
             shutil.copy(file, kept)
     state.labs.forget(lab.name)
 
@@ -137,7 +146,7 @@ def _describe(wanted: Wanted, machines: list[Machine], run: Path, pid: int) -> L
     return LabState(wanted.name, str(run), pid, process.started(pid), nodes)
 
 
-def _wait(lab: LabState, keeper: Child, report: Report, boot_seconds: float) -> None:
+def _wait(lab: LabState, image: Image, keeper: Child, report: Report, boot_seconds: float) -> None:
     """Until every node's agent answers."""
     start, waiting = time.monotonic(), list(lab.nodes)
     while waiting:
@@ -147,7 +156,7 @@ def _wait(lab: LabState, keeper: Child, report: Report, boot_seconds: float) -> 
             if _answers(lab.address(node.name)):
                 waiting.remove(node)
                 report(Progress(node.name, f"{node.name} ready after {took:.0f} s"))
-        _still_booting(lab, keeper, waiting)
+        _still_booting(lab, image, keeper, waiting)
         if waiting and took > boot_seconds:
             node = waiting[0]
             raise Refused(
@@ -161,8 +170,10 @@ def _booting(waiting: Sequence[NodeState], took: float) -> Progress:
     return Progress("boot", f"booting {names}", min(0.95, took / _USUAL), max(1.0, _USUAL - took))
 
 
-def _still_booting(lab: LabState, keeper: Child, waiting: Sequence[NodeState]) -> None:
-    """Says what QEMU said when a machine, or the keeper of all, has ended."""
+def _still_booting(
+    lab: LabState, image: Image, keeper: Child, waiting: Sequence[NodeState]
+) -> None:
+    """Says what QEMU and the guest said when a machine, or the keeper of all, has ended."""
     said = Path(lab.run) / "log"
     if waiting and keeper.ended():
         raise Refused(f"the lab's keeper ended: {_tail(said)}")
@@ -170,7 +181,11 @@ def _still_booting(lab: LabState, keeper: Child, waiting: Sequence[NodeState]) -
     if dead:
         text = _tail(said)
         error = _PortTaken if "host forwarding" in text else Refused
-        raise error(f"{dead.name} did not start: {text}")
+        raise error(
+            f"{dead.name} did not start: {text}\nits console ends with:\n"
+            f"{_tail(Path(dead.console))}\n"
+            f"if the image is damaged, remove {image.root.parent} and it is built anew"
+        )
 
 
 def _answers(address: Address) -> bool:
@@ -229,25 +244,27 @@ def running() -> Iterator[LabState]:
     """Every lab that is up; what a crash left behind is cleared away on the way."""
     for name in state.labs.names():
         lab = state.labs.load(name)
-        if lab is None:
-            continue
-        if lab.alive:
+        if lab is not None and lab.alive:
             yield lab
-        else:
+        elif lab is not None:
             with contextlib.suppress(Refused), state.labs.locked(name):
-                state.labs.forget(name)
+                _put_away(lab)
 
 
 def find(node: str) -> tuple[LabState, str]:
     """`node1` of the lab `default` or else of the only lab that has it, or `LAB/node1`."""
     lab_name, _, name = node.rpartition("/")
     labs = [lab for lab in running() if not lab_name or lab.name == lab_name]
-    labs = [lab for lab in labs if lab.name == DEFAULT] or labs
+    labs = [lab for lab in labs if lab.name == DEFAULT and _has(lab, name)] or labs
     if not labs:
         which = f"lab {lab_name}" if lab_name else "a lab"
         raise UsageError(f"{which} is not up; start it with: podrail lab up")
-    having = [lab for lab in labs if any(n.name == name for n in lab.nodes)]
+    having = [lab for lab in labs if _has(lab, name)]
     if len(having) > 1:
         choices = ", ".join(f"{lab.name}/{name}" for lab in having)
         raise UsageError(f"several labs have a {name}: say one of {choices}")
     return (having or labs)[0], (having or labs)[0].node(name).name
+
+
+def _has(lab: LabState, node: str) -> bool:
+    return any(known.name == node for known in lab.nodes)

@@ -105,7 +105,7 @@ def _disk(name: str, file: Path, *, snapshot: bool) -> list[str]:
 
 def _management(machine: Machine) -> list[str]:
     return [
-        "-netdev", f"user,id=m0,hostfwd=tcp:127.0.0.1:{machine.port}-10.0.2.15:2222",
+        "-netdev", f"user,id=m0,restrict=on,hostfwd=tcp:127.0.0.1:{machine.port}-10.0.2.15:2222",
         "-device", f"virtio-net-pci,bus=pcie.0,netdev=m0,mac=52:54:00:00:{machine.number:02x}:01",
     ]  # fmt: skip
 

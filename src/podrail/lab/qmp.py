@@ -27,7 +27,10 @@ def _say(door: Any, command: str, **arguments: Any) -> Any:
     door.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
     door.flush()
     while True:
-        answer = json.loads(door.readline())
+        line = door.readline()
+        if not line:
+            raise Refused(f"the machine ended while it was asked for {command}")
+        answer = json.loads(line)
         if "error" in answer:
             raise Refused(f"QEMU refuses {command}: {answer['error']['desc']}")
         if "return" in answer:

@@ -57,12 +57,18 @@ class Shelf(Generic[S]):
             return self._read(json.loads(self.file(name).read_text(encoding="utf-8")))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError, KeyError):
-            self.forget(name)
-            return None
+        except (ValueError, TypeError, KeyError) as wrong:
+            raise Refused(
+                f"the description {self.file(name)} is damaged ({wrong}); "
+                f"remove it once no process of {self._noun} {name} is left"
+            ) from wrong
 
     def names(self) -> list[str]:
-        return sorted(file.stem for file in self._place().glob("*.json"))
+        place = self._place()
+        if not place.exists():
+            return []
+        found = (file.stem for file in place.iterdir() if file.suffix == ".json")
+        return sorted(name for name in found if _NAME.match(name))
 
     def forget(self, name: str) -> None:
         """Remove what one left on disk; harmless when there is nothing."""

@@ -19,11 +19,9 @@ def ports(inventory: Inventory, bundle: Bundle) -> list[Port]:
     ]
     if chosen:
         return chosen
-    return [
-        Port(pf.name or pf.pci, pf.totalvfs)
-        for pf in inventory.pfs
-        if pf.totalvfs and pf.rdma and not pf.management
-    ]
+    able = [pf for pf in inventory.pfs if pf.totalvfs and not pf.management]
+    rails = [pf for pf in able if pf.rdma] or able
+    return [Port(pf.name or pf.pci, pf.totalvfs or 0) for pf in rails]
 
 
 def pools(bundle: Bundle) -> Iterator[Pool]:

@@ -36,6 +36,7 @@ PORT = 2222
 SECRET = "/sys/firmware/qemu_fw_cfg/by_name/opt/podrail/secret/raw"
 MAX_FRAME = 64 << 20
 _CHUNK = 65536
+_WAITING_INPUT = 64
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -118,12 +119,22 @@ def _put(sock: socket.socket, request: dict[str, Any]) -> None:
     os.replace(partial, request["path"])
 
 
+def _get(sock: socket.socket, request: dict[str, Any]) -> None:
+    """A whole file in pieces; an empty one ends it."""
+    with open(request["path"], "rb") as file:
+        while data := file.read(_CHUNK):
+            send(sock, b"D", data)
+    send(sock, b"D")
+
+
 def _answer(sock: socket.socket, request: dict[str, Any]) -> None:
     operation = request["op"]
     if operation == "run":
         _run(sock, request)
     elif operation == "read":
         send(sock, b"D", _read(request))
+    elif operation == "get":
+        _get(sock, request)
     else:
         send(sock, b"R", json.dumps(_small(sock, operation, request)).encode())
 
@@ -170,11 +181,14 @@ def _run(sock: socket.socket, request: dict[str, Any]) -> None:
     threading.Thread(target=_feed, args=(process, stdin), daemon=True).start()
     try:
         late = _pump(sock, process, stdin, request.get("timeout"))
+        sock.settimeout(None)
         rc = process.wait()
         send(sock, b"X", json.dumps({"rc": rc, "timed_out": late}).encode())
+    except BaseException:
+        _end(process)  # nobody waits for it any more
+        raise
     finally:
         stdin.put(b"")
-        _end(process)
         process.wait()
         for stream in (process.stdout, process.stderr):
             if stream:
@@ -187,25 +201,52 @@ def _pump(
     stdin: queue.SimpleQueue[bytes],
     timeout: float | None,
 ) -> bool:
-    """Carry the streams; True when the program ran out of time."""
+    """Carry the streams until the program has ended; True when it ran out of time."""
     assert process.stdout
     assert process.stderr
     deadline = None if timeout is None else time.monotonic() + timeout
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.stdout, selectors.EVENT_READ, b"O")
-        waiting.register(process.stderr, selectors.EVENT_READ, b"E")
-        waiting.register(sock, selectors.EVENT_READ, None)
-        while len(waiting.get_map()) > 1:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                _end(process)
-                return True
-            for key, _ in waiting.select(left):
-                if key.data is None:
-                    _input(sock, process, stdin)
-                else:
-                    _output(waiting, key, sock)
+    ended = os.pidfd_open(process.pid)
+    try:
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(process.stdout, selectors.EVENT_READ, b"O")
+            waiting.register(process.stderr, selectors.EVENT_READ, b"E")
+            waiting.register(ended, selectors.EVENT_READ, b"P")
+            while waiting.get_map():
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    _end(process)
+                    return True
+                sock.settimeout(left)  # a reader that stalls must not outlast the deadline either
+                _turn(waiting, sock, process, stdin, left)
+    except TimeoutError as stalled:
+        raise Closed("the other side does not read") from stalled
+    finally:
+        os.close(ended)
     return False
+
+
+def _turn(
+    waiting: selectors.BaseSelector,
+    sock: socket.socket,
+    process: subprocess.Popen[bytes],
+    stdin: queue.SimpleQueue[bytes],
+    left: float | None,
+) -> None:
+    """One round. Input that the program does not take is left in the socket, not in memory."""
+    listening = stdin.qsize() < _WAITING_INPUT
+    if listening:
+        waiting.register(sock, selectors.EVENT_READ, None)
+    pause = None if listening else 0.1
+    ready = waiting.select(left if pause is None else min(pause, left or pause))
+    if listening:
+        waiting.unregister(sock)
+    for key, _ in ready:
+        if key.data is None:
+            _input(sock, process, stdin)
+        elif key.data == b"P":
+            waiting.unregister(key.fileobj)
+        else:
+            _output(waiting, key, sock)
 
 
 def _output(

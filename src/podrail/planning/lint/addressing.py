@@ -151,7 +151,7 @@ def bad_address(bundle: Bundle) -> Iterator[Hit]:
         for path, text, is_net in _written(source):
             readable = network(span(text)[0]) if is_net else address(text)
             if readable is None:
-                bare = is_net and address(text) is not None
+                bare = is_net and "/" not in text and address(text) is not None
                 yield source.hit(
                     path, f"`{text}`",
                     "a subnet such as 192.168.100.0/24" if is_net else "an address",
