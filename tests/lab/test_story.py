@@ -23,6 +23,18 @@ def test_up_once_plays_in_the_lab_and_takes_it_down() -> None:
     assert labs.load("up") is None
 
 
+def test_up_that_is_killed_takes_its_lab_along() -> None:
+    story = subprocess.Popen([PODRAIL, "up"], stdout=subprocess.PIPE, text=True)
+    assert story.stdout
+    assert any("the lab stays up until Ctrl-C" in line for line in story.stdout)
+    lab = labs.load("up")
+    assert lab is not None
+    story.kill()
+    story.wait()
+    story.stdout.close()
+    until(lambda: not lab.alive, 20)
+
+
 def test_where_no_lab_can_be_the_twin_plays(tmp_path: Path) -> None:
     """An ordinary user without QEMU: the reason, the one command, and the story all the same."""
     program = (

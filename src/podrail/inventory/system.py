@@ -89,6 +89,8 @@ def _virtualisation(cpu: Mapping[str, str], platform: str) -> str | None:
     if not cpu:
         return None
     known = next((name for mark, name in _HYPERVISORS if mark in platform.lower()), None)
+    if "TCG" in cpu.get("model name", ""):
+        return "qemu"  # emulated, with no hypervisor under it
     if "hypervisor" in cpu.get("flags", "").split():
         return known or "vm"
     on_arm = "CPU implementer" in cpu
