@@ -99,6 +99,13 @@ def test_lint_json_is_the_designs_shape() -> None:
     assert all(finding["layer"] == 0 for finding in report["findings"])
 
 
+def test_lint_counts_what_it_could_read() -> None:
+    """A kind nobody knows is not promised; one that cannot be read is, and is missing."""
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n---\napiVersion: x/v1\nkind: Y\n"
+    report = json.loads(run("lint", "-f", "-", "-o", "json", stdin=text).output)
+    assert report["coverage"] == {"declared": 1, "measured": 0}
+
+
 def test_lint_warnings_alone_exit_1() -> None:
     text = POLICY % '{vendor: "15b3", deviceID: "101d"}' + "  linkType: ETH\n"
     result = run("lint", "-f", "-", stdin=text)

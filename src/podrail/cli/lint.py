@@ -38,9 +38,9 @@ def command(paths: list[str], resource_prefix: str | None, output: str) -> None:
     bundle = read_bundle(paths, resource_prefix)
     findings = lint(bundle)
     if output == "json":
-        # every object is looked at; a kind that is not known has nothing to be judged by
-        declared = len(bundle.resources)
-        echo_json(Report(findings, declared, declared).to_json())
+        known = [resource for resource in bundle.resources if resource.known]
+        read = sum(resource.model is not None for resource in known)
+        echo_json(Report(findings, len(known), read).to_json())
     else:
         echo_findings(findings)
         count = len(bundle.resources)

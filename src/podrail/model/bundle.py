@@ -29,6 +29,11 @@ class Resource:
     """What the API server would refuse it for; keys it merely drops do not count."""
 
     @property
+    def known(self) -> bool:
+        """Whether podrail has a model of its kind, read or not."""
+        return kinds.model_of(str(self.data.get("apiVersion", "")), self.kind) is not None
+
+    @property
     def subject(self) -> Subject:
         return Subject(self.kind, f"{self.namespace}/{self.name}" if self.namespace else self.name)
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from podrail.host.twins import ubuntu
 from podrail.host.twins.parts import (
-    ETHERNET,
     GEN4_X16,
-    INTEL,
     IPOIB_MODULES,
     MLX5_MODULES,
     NVIDIA_MODULES,
@@ -21,14 +19,13 @@ from podrail.host.twins.parts import (
     matrox,
     root_port,
     switched_root,
+    x550,
 )
 from podrail.host.twins.spec import (
     Function,
     GpuDriver,
     Machine,
     NumaNode,
-    PcieLink,
-    Port,
     Root,
     Route,
     Sriov,
@@ -60,25 +57,12 @@ _NIC = hca(
     subsystem=0x0006,
 )
 
-# A plain Intel X550 port: the default route and the API are behind it.
-_MANAGEMENT = Function(
+_MANAGEMENT = x550(
     "0000:61:00.0",
-    INTEL,
-    0x1563,
-    ETHERNET,
-    driver="ixgbe",
-    revision=1,
-    link=PcieLink("8.0", 4),
-    acs=0,
-    sriov=Sriov(total=63, offset=128, stride=2, vf_device=0x1565, hardware=64),
-    port=Port(
-        "enp97s0f0",
-        "3c:ec:ef:71:0a:10",
-        10000,
-        max_mtu=9710,
-        firmware="0x80000aee, 1.1876.0",
-        addresses=("10.10.0.21/24",),
-    ),
+    "enp97s0f0",
+    "3c:ec:ef:71:0a:10",
+    own="10.10.0.21/24",
+    firmware="0x80000aee, 1.1876.0",
 )
 
 MACHINE = Machine(

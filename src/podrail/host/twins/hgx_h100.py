@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from podrail.host.twins import ubuntu
 from podrail.host.twins.parts import (
-    ETHERNET,
-    INTEL,
     IPOIB_MODULES,
     MLX5_MODULES,
     NFS_RDMA_MODULES,
@@ -21,6 +19,7 @@ from podrail.host.twins.parts import (
     ipoib,
     root_port,
     switched_root,
+    x550,
 )
 from podrail.host.twins.spec import (
     Function,
@@ -85,24 +84,12 @@ def _nvswitch(bus: int) -> Function:
     )
 
 
-_MANAGEMENT = Function(
+_MANAGEMENT = x550(
     "0000:0b:00.0",
-    INTEL,
-    0x1563,
-    ETHERNET,
-    driver="ixgbe",
-    revision=1,
-    link=PcieLink("8.0", 4),
-    acs=0,
-    sriov=Sriov(total=63, offset=128, stride=2, vf_device=0x1565, hardware=64),
-    port=Port(
-        "eno3",
-        "5c:25:73:40:1b:07",
-        10000,
-        max_mtu=9710,
-        firmware="0x800011f6, 1.3479.0",
-        addresses=("10.30.0.31/24",),
-    ),
+    "eno3",
+    "5c:25:73:40:1b:07",
+    own="10.30.0.31/24",
+    firmware="0x800011f6, 1.3479.0",
 )
 
 MACHINE = Machine(

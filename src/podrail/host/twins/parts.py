@@ -188,6 +188,22 @@ def management(
     )
 
 
+def x550(address: str, name: str, mac: str, *, own: str, firmware: str) -> Function:
+    """A plain Intel X550 port with an address: the default route and the API are behind it."""
+    return Function(
+        address,
+        INTEL,
+        0x1563,
+        ETHERNET,
+        driver="ixgbe",
+        revision=1,
+        link=PcieLink("8.0", 4),
+        acs=0,
+        sriov=Sriov(total=63, offset=128, stride=2, vf_device=0x1565, hardware=64),
+        port=Port(name, mac, 10000, max_mtu=9710, firmware=firmware, addresses=(own,)),
+    )
+
+
 def matrox(address: str) -> Function:
     """The BMC's display: class 0300, and no GPU."""
     return Function(address, 0x102B, 0x0536, 0x030000, revision=0x04, kind="conventional")
