@@ -191,3 +191,89 @@ def test_a_link_that_carries_has_a_link_local_address_and_its_routes(vfs: Pf) ->
     own = ipaddress.IPv6Address(bytes.fromhex("fe80000000000000") + suffix)
     until(lambda: ("local", str(own)) in routes(), f"{own} on {vfs.name}")
     assert ("", "fe80::/64") in routes()
+
+
+# --- ip -batch - ------------------------------------------------------------------------------
+
+
+def batch(vfs: Pf, *lines: str, options: tuple[str, ...] = ()) -> tuple[int, str, str]:
+    text = "".join(f"{line}\n" for line in lines)
+    ran = vfs.host.run(["ip", *options, "-batch", "-"], stdin=text)
+    return ran.rc, ran.stdout, ran.stderr
+
+
+def vlans(vfs: Pf) -> list[int]:
+    listed = (vf.get("vlan_list", []) for vf in vfs.link()["vfinfo_list"])
+    return [vlan["vlan"] for found in listed for vlan in found if vlan.get("vlan")]
+
+
+@covers("igb-accepts")
+def test_a_batch_sets_all_in_one_go(vfs: Pf) -> None:
+    name = vfs.vf_netdev(0)
+    done = batch(
+        vfs,
+        f"link set dev {vfs.name} vf 0 mac 02:00:00:00:00:10",
+        f"link set dev {vfs.name} vf 1 mac 02:00:00:00:00:11",
+        f"link set dev {name} mtu 9000",
+    )
+    assert done == (0, "", "")
+    found = [vfs.vf_info(index)["address"] for index in (0, 1)]
+    assert found == ["02:00:00:00:00:10", "02:00:00:00:00:11"]
+    assert vfs.netdev(name)["mtu"] == 9000
+    as_born(vfs, 0)
+    as_born(vfs, 1)
+
+
+@covers("ip-errors")
+@pytest.mark.parametrize(("options", "left"), [((), [7]), (("-force",), [7, 8])])
+def test_a_batch_ends_at_the_first_failure_unless_forced(
+    vfs: Pf, options: tuple[str, ...], left: list[int]
+) -> None:
+    """The kernel refuses the fourth line: there are three VFs."""
+    lines = (
+        f"link set dev {vfs.name} vf 0 vlan 7",
+        "",
+        "# the next one is refused",
+        f"link set dev {vfs.name} vf 3 vlan 8",
+        f"link set dev {vfs.name} vf 1 vlan 8 # or not",
+    )
+    said = "RTNETLINK answers: Invalid argument\nCommand failed -:4\n"
+    assert batch(vfs, *lines, options=options) == (1, "", said)
+    assert vlans(vfs) == left
+    for index in ("0", "1"):
+        assert vfs.ip("vf", index, "vlan", "0") == (0, "")
+
+
+@covers("ip-errors")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("link set dev nosuch up", 'Cannot find device "nosuch"'),
+        ("nonsense", 'Object "nonsense" is unknown, try "ip help".'),
+        ("-j link show", 'Object "-j" is unknown, try "ip help".'),
+        ("link set dev {pf} vf 0 mac zz", '"zz" is invalid lladdr.'),
+        ("link set dev {pf} mtu 9217", "Error: mtu greater than device maximum."),
+    ],
+)
+def test_a_batch_says_which_line_failed(vfs: Pf, words: str, message: str) -> None:
+    said = f"{message}\nCommand failed -:1\n"
+    assert batch(vfs, words.format(pf=vfs.name)) == (1, "", said)
+
+
+@covers("ip-errors")
+@pytest.mark.parametrize("options", [(), ("-force",)])
+def test_what_ip_cannot_read_ends_the_whole_batch(vfs: Pf, options: tuple[str, ...]) -> None:
+    """lib/utils.c:invarg exits: no line is named, and nothing goes on."""
+    lines = (f"link set dev {vfs.name} mtu abc", f"link set dev {vfs.name} vf 0 vlan 9")
+    rc, _, said = batch(vfs, *lines, options=options)
+    assert (rc, said.strip()) == (255, 'Error: argument "abc" is wrong: Invalid "mtu" value')
+    assert vlans(vfs) == []
+
+
+@covers("ip-json")
+def test_a_batch_shows_one_answer_a_line(vfs: Pf) -> None:
+    show = f"link show {vfs.name}"
+    rc, out, said = batch(vfs, show, show, options=("-j",))
+    assert (rc, said) == (0, "")
+    assert [json.loads(line)[0]["ifname"] for line in out.splitlines()] == [vfs.name] * 2
+    assert batch(vfs) == (0, "", "")

@@ -193,3 +193,27 @@ def test_an_mtu_inside_the_range_shows_in_ip(pf: Pf) -> None:
     pf.write(f"net/{pf.name}/mtu", "9216")
     assert pf.link()["mtu"] == 9216
     pf.write(f"net/{pf.name}/mtu", "1500")
+
+
+@covers("read-only")
+def test_no_file_is_made_or_removed_in_sysfs(pf: Pf) -> None:
+    with pytest.raises(OSError, match="podrail") as no:
+        pf.host.place(f"{pf.path}/podrail", "x")
+    assert no.value.errno == errno.EACCES
+    with pytest.raises(OSError, match="sriov_numvfs") as no:
+        pf.host.unlink(f"{pf.path}/sriov_numvfs")
+    assert no.value.errno == errno.EPERM
+    with pytest.raises(FileNotFoundError):
+        pf.host.unlink(f"{pf.path}/podrail")
+    assert pf.read("sriov_numvfs") == "0"
+
+
+def test_a_file_is_placed_and_taken_away(pf: Pf) -> None:
+    path = "/run/podrail-contract/deep/file"
+    for text in ("one\n", "two\n"):
+        pf.host.place(path, text)
+        assert pf.host.read(path) == text
+    assert pf.host.entries("/run/podrail-contract/deep") == ("file",)
+    pf.host.unlink(path)
+    with pytest.raises(FileNotFoundError):
+        pf.host.unlink(path)

@@ -9,11 +9,15 @@ A fault file is YAML or JSON::
     expect: {fails: [gpu.peermem], root: gpu.peermem}
 
 `path` is a file (`/sys/…`), `module:NAME`, `program:ARGV` or `object:KIND/NS/NAME#field`; `value`
-is its new content, null if it is gone. On a twin, what follows from a change follows.
+is its new content, null if it is gone. On a twin, what follows from a change follows. A twin can
+also be told how a card's firmware is set (`firmware:0000:9c:00.0#SRIOV_EN`, a number) and which
+writes the kernel refuses (`write:/sys`, the name of an errno such as EROFS; whatever is below the
+path meets it too).
 """
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -24,10 +28,17 @@ from typing import Any, Protocol, runtime_checkable
 from podrail.host.seam import Host, Ran
 from podrail.host.twin import TwinHost
 from podrail.host.twins import consequences, modules
+from podrail.host.twins.programs import mstconfig
 from podrail.model.errors import UsageError
 
 _MODULE = re.compile(r"[A-Za-z0-9_-]+")
-FORMS = "a path such as /sys/…, module:NAME, program:ARGV or object:KIND/NS/NAME#field"
+_SETTING = re.compile(r"([0-9a-f]{4}(?::[0-9a-f]{2}){2}\.[0-7])#([A-Za-z0-9_]+)")
+_TWIN_ONLY = ("write:", "firmware:")
+_KINDS = ("module:", "program:", "object:", *_TWIN_ONLY)
+FORMS = (
+    "a path such as /sys/…, module:NAME, program:ARGV, object:KIND/NS/NAME#field, write:PATH or "
+    "firmware:PCI#KEY"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +150,7 @@ def _text(raw: Any, where: str) -> str:
 def _change(raw: Any, where: str) -> Change:
     entry = _mapping(raw, where, ("path", "value"), ("path", "value"))
     path = _text(entry["path"], f"{where}.path")
-    if not path.startswith(("/", "module:", "program:", "object:")):
+    if not path.startswith(("/", *_KINDS)):
         raise UsageError(f"{where}: path {path!r} is none of {FORMS}")
     kind, _, name = path.partition(":") if path[0] != "/" else ("file", "", path)
     if not name.strip("/ "):
@@ -152,6 +163,13 @@ def _change(raw: Any, where: str) -> Change:
 def _check_name(kind: str, name: str, where: str) -> None:
     if kind == "module" and not _MODULE.fullmatch(name):
         raise UsageError(f"{where}: {name!r} is not the name of a module, such as mlx5_core")
+    if kind == "write" and not name.startswith("/"):
+        raise UsageError(f"{where}: write:{name} is no absolute path, such as write:/sys")
+    if kind == "firmware" and not _SETTING.fullmatch(name):
+        raise UsageError(
+            f"{where}: firmware:{name} names no setting of a card, such as "
+            "firmware:0000:9c:00.0#SRIOV_EN"
+        )
     if kind == "program":
         try:
             shlex.split(name)
@@ -170,6 +188,10 @@ def _check_answer(answer: Mapping[str, Any], where: str) -> None:
 def _check_value(path: str, value: Any, where: str) -> None:
     if path.startswith("object:") or value is None:
         return
+    if path.startswith("write:") and value not in errno.errorcode.values():
+        raise UsageError(f"{where}: value is {value!r}, wanted the name of an errno such as EROFS")
+    if path.startswith("firmware:") and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"{where}: value is {value!r}, wanted a number such as 0 or 1, or null")
     if path.startswith("program:") and isinstance(value, dict):
         where = f"{where}.value"
         _check_answer(_mapping(value, where, ("rc", "stdout", "stderr"), ()), where)
@@ -204,6 +226,8 @@ def _apply(host: Changeable, change: Change) -> None:
         _module(host, name, change.value)
     elif kind == "program":
         _program(host, shlex.split(name), change.value)
+    elif change.path.startswith(_TWIN_ONLY):
+        _twin(host, kind, name, change.value)
     else:
         host.objects[name] = change.value
 
@@ -217,6 +241,22 @@ def _file(host: Changeable, path: str, value: Any) -> None:
         host.put(path, line(path, str(value)))
 
 
+def _twin(host: Changeable, kind: str, name: str, value: Any) -> None:
+    if not isinstance(host, TwinHost):
+        raise UsageError(
+            f"{kind}:{name} cannot be changed on {host.label}: nothing can be written to a record; "
+            "use --host twin:NAME"
+        )
+    if kind == "write":
+        consequences.refuse(host, name, None if value is None else getattr(errno, value))
+        return
+    address, key = name.split("#")
+    function = host.functions.get(address)
+    if function is None or function.spec.vendor != mstconfig.MELLANOX:
+        raise UsageError(f"firmware:{name}: {host.label} has no card of NVIDIA at {address}")
+    mstconfig.change(host, address, key, value)
+
+
 def line(path: str, text: str) -> str:
     """Attributes of sysfs and procfs end with a newline."""
     return f"{text}\n" if path.startswith(("/sys/", "/proc/")) and text[-1:] != "\n" else text
@@ -225,7 +265,8 @@ def line(path: str, text: str) -> str:
 def _module(host: Changeable, name: str, value: Any) -> None:
     lines = _loaded(host, name)
     loaded = [entry for entry in lines if entry.split(" ", 1)[0] == name]
-    if value is None and not loaded:
+    known = isinstance(host, TwinHost) and name in host.modules
+    if value is None and not loaded and not known:
         raise UsageError(f"module:{name} is not loaded on {host.label}, so it cannot go")
     if value is None and isinstance(host, TwinHost):
         modules.unload(host, name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Self
 
-from podrail.host.seam import Ran
+from podrail.host.seam import Event, Ran, Watch
 
 Content = str | bytes | int
 """The content of a file, or the errno that reading it gives."""
 
-Program = Ran | Callable[[Sequence[str]], Ran]
-"""A recorded run, or a model of the program."""
+Program = Ran | Callable[..., Ran]
+"""A recorded run, or a model of the program: called with argv and, where it has a parameter of
+that name, with `stdin`."""
 
 _MAX_LINKS = 40  # the kernel's MAXSYMLINKS
 
@@ -23,6 +26,57 @@ def _fail(code: int, path: str) -> OSError:
 
 def _not_installed(argv: Sequence[str]) -> Ran:
     raise _fail(errno.ENOENT, argv[0])
+
+
+def _ran(program: Program, argv: Sequence[str], stdin: str) -> Ran:
+    if isinstance(program, Ran):
+        return program
+    if stdin and "stdin" in inspect.signature(program).parameters:
+        return program(argv, stdin=stdin)
+    return program(argv)
+
+
+class QueuedWatch:
+    """What was told to a MemoryHost since; it has no time, so waiting brings nothing more."""
+
+    timeless = True
+
+    def __init__(self, watches: list[QueuedWatch]) -> None:
+        self._watches = watches
+        self._queue: list[Event] = []
+        self._bell: int | None = None
+        watches.append(self)
+
+    def tell(self, event: Event) -> None:
+        """Queue an event."""
+        self._queue.append(event)
+        if self._bell is not None:
+            os.eventfd_write(self._bell, 1)
+
+    def wait(self, timeout: float | None) -> tuple[Event, ...]:
+        found = tuple(self._queue)
+        self._queue.clear()
+        if self._bell is not None and found:
+            os.eventfd_read(self._bell)
+        return found
+
+    def fileno(self) -> int:
+        if self._bell is None:
+            self._bell = os.eventfd(len(self._queue), os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        return self._bell
+
+    def close(self) -> None:
+        if self in self._watches:
+            self._watches.remove(self)
+        if self._bell is not None:
+            os.close(self._bell)
+            self._bell = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class MemoryHost:
@@ -44,6 +98,7 @@ class MemoryHost:
         self._unmade: dict[str, Callable[[], None]] = {}
         self._walked: dict[str, str] = {}
         self._alike: dict[str, Content] = {}
+        self._watches: list[QueuedWatch] = []
         for path, content in (files or {}).items():
             self.put(path, content)
         for path, target in (links or {}).items():
@@ -134,6 +189,11 @@ class MemoryHost:
         if any(key[: len(known)] == known for known in self._programs):
             self._programs[key] = _not_installed
 
+    def emit(self, event: Event) -> None:
+        """Tell everybody who watches."""
+        for watch in self._watches:
+            watch.tell(event)
+
     # --- the seam -----------------------------------------------------------------------------
 
     def read(self, path: str) -> str:
@@ -149,6 +209,23 @@ class MemoryHost:
         if real in self._children:
             raise _fail(errno.EISDIR, path)
         self._files[real] = text
+
+    def place(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        real = self._made(path)
+        if real in self._children:
+            raise _fail(errno.EISDIR, path)
+        if self._is_file(real.rpartition("/")[0]):
+            raise _fail(errno.ENOTDIR, path)
+        self.put(real, text)
+
+    def unlink(self, path: str) -> None:
+        above, _, name = path.rstrip("/").rpartition("/")
+        real = f"{self.resolve(above or '/').rstrip('/')}/{name}"
+        if real in self._children:
+            raise _fail(errno.EISDIR, path)
+        if real not in self._links and not self._is_file(real):
+            raise _fail(errno.ENOENT, path)
+        self.remove(real)
 
     def entries(self, path: str) -> tuple[str, ...]:
         real = self.resolve(path)
@@ -179,15 +256,18 @@ class MemoryHost:
             return here
         return self._walk(here, path)
 
-    def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Ran:
+    def run(self, argv: Sequence[str], *, timeout: float = 10.0, stdin: str = "") -> Ran:
         key = tuple(argv)
         for length in range(len(key), 0, -1):
             program = self._programs.get(key[:length])
             if isinstance(program, Ran) and length < len(key):
                 continue
             if program is not None:
-                return program if isinstance(program, Ran) else program(argv)
+                return _ran(program, argv, stdin)
         raise _fail(errno.ENOENT, key[0])
+
+    def watch(self) -> Watch:
+        return QueuedWatch(self._watches)
 
     # --- paths --------------------------------------------------------------------------------
 
@@ -201,6 +281,22 @@ class MemoryHost:
         if isinstance(content, int):
             raise _fail(content, path)
         return content
+
+    def _is_file(self, real: str) -> bool:
+        above, _, name = real.rpartition("/")
+        return real not in self._children and self._is_here(real, above, name)
+
+    def _made(self, path: str) -> str:
+        """Where a file of this path is or would be, every link followed."""
+        try:
+            return self.resolve(path)
+        except FileNotFoundError:
+            above, _, name = path.rstrip("/").rpartition("/")
+        place = self._made(above).rstrip("/") if above else ""
+        target = self._links.get(f"{place}/{name}")
+        if target is None:
+            return f"{place}/{name}"
+        return self._made(target if target.startswith("/") else f"{place}/{target}")
 
     def _is_here(self, here: str, above: str, name: str) -> bool:
         if here in self._children or here in self._files:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from podrail.host.seam import Host, NotRecorded, Ran
+from podrail.host.seam import Host, NotRecorded, Ran, Unchanging
 from podrail.model.errors import Unmeasured
 
 SCHEMA = "podrail/record/1"
@@ -78,8 +78,10 @@ def _no_record(label: str, why: str) -> Unmeasured:
     )
 
 
-class RecordingHost:
+class RecordingHost(Unchanging):
     """A host that also writes down every answer."""
+
+    _why = "a host is not changed while it is recorded"
 
     def __init__(self, host: Host, labels: Mapping[str, str] | None = None) -> None:
         self._host = host
@@ -124,9 +126,6 @@ class RecordingHost:
 
         return self._note(self._files, path, ask, form)
 
-    def write(self, path: str, text: str) -> None:
-        raise OSError(errno.EROFS, "a host is not changed while it is recorded", path)
-
     def entries(self, path: str) -> tuple[str, ...]:
         return self._note(self._dirs, path, lambda: self._host.entries(path), list)
 
@@ -136,7 +135,10 @@ class RecordingHost:
     def resolve(self, path: str) -> str:
         return self._note(self._real, path, lambda: self._host.resolve(path), str)
 
-    def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Ran:
+    def run(self, argv: Sequence[str], *, timeout: float = 10.0, stdin: str = "") -> Ran:
+        if stdin:  # what a program is told to do is a change, and not part of the record's key
+            self._refuse(argv[0])
+
         def form(ran: Ran) -> dict[str, Any]:
             return {"rc": ran.rc, "stdout": ran.stdout, "stderr": ran.stderr}
 
@@ -224,8 +226,10 @@ def _check_program(where: str, program: Any) -> None:
             raise ValueError(f"{where}: key {key!r} is missing or not {wanted}")
 
 
-class RecordedHost:
+class RecordedHost(Unchanging):
     """A replayed machine; it cannot be written to."""
+
+    _why = "a recorded host cannot be changed"
 
     def __init__(self, record: Mapping[str, Any], label: str | None = None) -> None:
         self._label = label or str(record.get("label", "record"))
@@ -290,9 +294,6 @@ class RecordedHost:
         answer = self._answer(self._files, path, path)
         return answer.encode() if isinstance(answer, str) else base64.b64decode(answer["base64"])
 
-    def write(self, path: str, text: str) -> None:
-        raise OSError(errno.EROFS, "a recorded host cannot be changed", path)
-
     def entries(self, path: str) -> tuple[str, ...]:
         return tuple(self._answer(self._dirs, path, path))
 
@@ -302,7 +303,9 @@ class RecordedHost:
     def resolve(self, path: str) -> str:
         return str(self._answer(self._real, path, path))
 
-    def run(self, argv: Sequence[str], *, timeout: float = 10.0) -> Ran:
+    def run(self, argv: Sequence[str], *, timeout: float = 10.0, stdin: str = "") -> Ran:
+        if stdin:
+            self._refuse(argv[0])
         answer = self._answer(self._programs, tuple(argv), argv[0])
         return Ran(tuple(argv), answer["rc"], answer["stdout"], answer["stderr"])
 

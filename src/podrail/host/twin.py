@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podrail.host.memory import MemoryHost
+from podrail.host.seam import Event
 from podrail.host.twins import spec
 
 Writer = Callable[["TwinHost", str, str], None]
@@ -109,11 +110,14 @@ class TwinHost(MemoryHost):
         self.routes: list[spec.Route] = []
         self.modules: dict[str, tuple[str, ...]] = {}
         self.writers: dict[str, Writer] = {}
+        self.refusals: dict[str, int] = {}
+        """Path → the errno a write there, or below it, meets."""
         self._counters: dict[str, int] = {}
         self._freed: dict[str, list[int]] = {}
 
     def write(self, path: str, text: str) -> None:
         real = self.resolve(path)
+        self._may_write(path, real)
         if not real.startswith("/sys/"):
             super().write(real, text)
             return
@@ -123,6 +127,45 @@ class TwinHost(MemoryHost):
             raise fail(errno.EACCES, path)
         if text:  # fs/sysfs/file.c:sysfs_kf_write: an empty write reaches nobody
             writer(self, real, text)
+
+    def place(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        real = self._made(path)
+        self._may_write(path, real)
+        if real.startswith("/proc/"):  # its own lookup says no first
+            raise fail(errno.ENOENT, path)
+        if real.startswith("/sys/"):  # fs/namei.c: no i_op->create, or no i_op->mkdir
+            known = real.rpartition("/")[0] in self._children
+            raise fail(errno.EACCES if known else errno.EPERM, path)
+        super().place(path, text, mode=mode)
+
+    def unlink(self, path: str) -> None:
+        self._may_write(path)
+        above = path.rstrip("/").rpartition("/")[0]
+        if f"{self.resolve(above or '/')}/".startswith(("/sys/", "/proc/")):
+            self.resolve(path)
+            raise fail(errno.EPERM, path)  # fs/namei.c:vfs_unlink without i_op->unlink
+        super().unlink(path)
+
+    def _may_write(self, *paths: str) -> None:
+        """The refusal nearest to a path holds."""
+        for place in sorted(self.refusals, key=len, reverse=True):
+            if any(f"{path}/".startswith(f"{place.rstrip('/')}/") for path in paths):
+                raise fail(self.refusals[place], paths[0])
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody hears what is told."""
+        return bool(self._watches)
+
+    def uevent(self, action: str, path: str, subsystem: str, name: str = "") -> None:
+        """What lib/kobject_uevent.c:kobject_uevent tells."""
+        if self.watched:
+            self.emit(Event("uevent", action, path, name, subsystem))
+
+    def link_event(self, action: str, name: str) -> None:
+        """What net/core/rtnetlink.c:rtmsg_ifinfo tells."""
+        if self.watched:
+            self.emit(Event("link", action, name=name, subsystem="net"))
 
     def serial(self, kind: str, first: int = 0) -> int:
         """A number that is never given twice: ifindex, rdma ifindex."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from podrail.host.seam import Ran
+from podrail.host.seam import Ran, Watch
 from podrail.lab.client import Address, Connection, Lost
+from podrail.model.errors import Refused
 
 
 class LabHost:
@@ -23,6 +24,11 @@ class LabHost:
     @property
     def labels(self) -> Mapping[str, str]:
         return {}
+
+    @property
+    def address(self) -> Address:
+        """Where its agent answers."""
+        return self._address
 
     @property
     def connection(self) -> Connection:
@@ -57,6 +63,12 @@ class LabHost:
     def write(self, path: str, text: str) -> None:
         self.connection.ask("write", path=path, text=text)
 
+    def place(self, path: str, text: str, *, mode: int = 0o644) -> None:
+        self.connection.put(path, text.encode(), mode)
+
+    def unlink(self, path: str) -> None:
+        self.connection.ask("unlink", path=path)
+
     def entries(self, path: str) -> tuple[str, ...]:
         return tuple(self.connection.ask("entries", path=path))
 
@@ -66,5 +78,11 @@ class LabHost:
     def resolve(self, path: str) -> str:
         return str(self.connection.ask("resolve", path=path))
 
-    def run(self, argv: Sequence[str], *, timeout: float = 60.0) -> Ran:
-        return self.connection.run(argv, timeout=timeout)
+    def run(self, argv: Sequence[str], *, timeout: float = 60.0, stdin: str = "") -> Ran:
+        return self.connection.run(argv, timeout=timeout, stdin=stdin.encode())
+
+    def watch(self) -> Watch:
+        raise Refused(
+            f"{self.label} tells its events inside the node only; run podrail there: "
+            f"podrail lab run {self._node} -- podrail …"
+        )

@@ -6,9 +6,21 @@ import errno
 from functools import partial
 
 from podrail.host.twin import Netdev, PciFunction, TwinHost, Writer
-from podrail.host.twins import drivers, modules, net, node, pci, spec, sriov
+from podrail.host.twins import drivers, modules, net, node, pci, spec, sriov, tuning
 from podrail.host.twins.pci import up
-from podrail.host.twins.programs import ip, kmod, rdma, tools
+from podrail.host.twins.programs import (
+    bootloader,
+    dcb,
+    devlink,
+    ethtool,
+    ip,
+    kmod,
+    mstconfig,
+    rdma,
+    setpci,
+    systemctl,
+    tools,
+)
 
 _LOOPBACK = spec.Virtual("lo", None, mtu=65536, max_mtu=0, addresses=("127.0.0.1/8", "::1/128"))
 
@@ -26,13 +38,19 @@ WRITERS: dict[str, Writer] = {
     "driver_override": drivers.store_override,
     "mtu": net.store_mtu,
     "nr_hugepages": _keep,
-    "scaling_governor": _keep,
+    **tuning.WRITERS,
 }
 
 
 def build(machine: spec.Machine, label: str) -> TwinHost:
-    """Boot the machine."""
+    """Boot the machine for the first time."""
     host = TwinHost(label, machine.labels)
+    boot(host, machine)
+    return host
+
+
+def boot(host: TwinHost, machine: spec.Machine) -> None:
+    """Bring the machine up on a host that is empty."""
     host.machine = machine
     host.writers = WRITERS
     host.routes = list(machine.routes)
@@ -51,8 +69,8 @@ def build(machine: spec.Machine, label: str) -> TwinHost:
     _probe_all(host)
     for virtual in machine.virtual:
         _add_virtual(host, virtual)
+    tuning.show(host)
     _install_programs(host, machine)
-    return host
 
 
 def _add_root(host: TwinHost, root: spec.Root) -> None:
@@ -130,13 +148,21 @@ def _install_programs(host: TwinHost, machine: spec.Machine) -> None:
         "ip": ip.ip,
         "rdma": rdma.rdma,
         "ibv_devinfo": rdma.ibv_devinfo,
-        "ethtool": tools.ethtool,
-        "devlink": tools.devlink,
+        "ethtool": ethtool.ethtool,
+        "dcb": dcb.dcb,
+        "setpci": setpci.setpci,
+        "systemctl": systemctl.systemctl,
+        "mkdir": tuning.mkdir,
+        "rmdir": tuning.rmdir,
+        "devlink": devlink.devlink,
         "modprobe": kmod.modprobe,
         "udevadm": kmod.udevadm,
         "getent": tools.getent,
+        **bootloader.install(host, machine),
     }
     if machine.bridges:
         programs["ovs-vsctl"] = tools.ovs_vsctl
+    if any(f.spec.vendor == mstconfig.MELLANOX for f in host.functions.values()):
+        programs["mstconfig"] = mstconfig.mstconfig
     for name, program in programs.items():
         host.put_program([name], partial(program, host))

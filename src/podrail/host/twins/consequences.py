@@ -17,6 +17,15 @@ def change(host: TwinHost, path: str, value: str | None) -> None:
         _put(host, path, value if value.endswith("\n") or not _attribute(path) else f"{value}\n")
 
 
+def refuse(host: TwinHost, path: str, code: int | None) -> None:
+    """From now on a write to a path, or below it, meets this errno; None: no longer."""
+    for place in {path.rstrip("/") or "/", _real(host, path) or path}:
+        if code is None:
+            host.refusals.pop(place, None)
+        else:
+            host.refusals[place] = code
+
+
 def _attribute(path: str) -> bool:
     return path.startswith(("/sys/", "/proc/"))
 

@@ -70,6 +70,7 @@ MACHINE = Machine(
     kernel=ubuntu.KERNEL,
     cmdline=ubuntu.cmdline("amd_iommu=on iommu=pt"),
     os_release=ubuntu.OS_RELEASE,
+    bootloader=ubuntu.BOOTLOADER,
     roots=(
         switched_root(0x01, 0, _a100(0x07), _a100(0x0F)),
         switched_root(0x41, 0, _a100(0x47), _NIC, _a100(0x4E)),

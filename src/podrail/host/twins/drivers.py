@@ -86,12 +86,14 @@ def attach(host: TwinHost, function: PciFunction, driver: str) -> None:
         # drivers/pci/iov.c:pci_sriov_set_totalvfs, from the driver's probe
         host.put(f"{path}/sriov_totalvfs", f"{function.spec.sriov.total}\n")
     if driver == "vfio-pci":
-        host.put(f"/dev/vfio/{function.group}", "")
-        host.put_dir(f"{path}/vfio-dev/vfio{host.lowest('vfio')}")
+        _enter_vfio(host, function)
     elif function.spec.port is not None and driver != "virtio-pci":
         _make_ports(host, function, function.spec.port)
     elif function.physfn is not None and function.physfn.spec.port is not None:
         _make_vf_ports(host, function, function.physfn, driver)
+    host.uevent("bind", path, "pci")  # drivers/base/dd.c:driver_bound
+    if function.netdev:
+        net.tell_name(host, host.netdevs[function.netdev])
 
 
 def detach(host: TwinHost, function: PciFunction) -> None:
@@ -103,7 +105,7 @@ def detach(host: TwinHost, function: PciFunction) -> None:
         drop_vfs(host, function)
     if driver == "vfio-pci":
         _leave_vfio(host, function)
-    verbs.forget(host, function)
+    _forget_rdma(host, function)
     if function.netdev:
         net.forget(host, function.netdev)
         function.netdev = None
@@ -111,13 +113,30 @@ def detach(host: TwinHost, function: PciFunction) -> None:
         host.put(f"{function.path}/sriov_totalvfs", f"{function.spec.sriov.capability}\n")
     host.remove(f"{function.path}/driver")
     host.remove(f"/sys/bus/pci/drivers/{driver}/{function.address}")
+    host.uevent("unbind", function.path, "pci")  # drivers/base/dd.c:__device_release_driver
+
+
+def _enter_vfio(host: TwinHost, function: PciFunction) -> None:
+    path = f"{function.path}/vfio-dev/vfio{host.lowest('vfio')}"
+    host.put(f"/dev/vfio/{function.group}", "")
+    host.put_dir(path)
+    host.uevent("add", path, "vfio-dev")
 
 
 def _leave_vfio(host: TwinHost, function: PciFunction) -> None:
     host.remove(f"/dev/vfio/{function.group}")
-    for name in tuple(host.names(f"{function.path}/vfio-dev")):
-        host.free("vfio", int(name.removeprefix("vfio")))
+    names = tuple(host.names(f"{function.path}/vfio-dev"))
     host.remove(f"{function.path}/vfio-dev")
+    for name in names:
+        host.free("vfio", int(name.removeprefix("vfio")))
+        host.uevent("remove", f"{function.path}/vfio-dev/{name}", "vfio-dev")
+
+
+def _forget_rdma(host: TwinHost, function: PciFunction) -> None:
+    name = function.rdma
+    verbs.forget(host, function)
+    if name:
+        host.uevent("remove", f"{function.path}/infiniband/{name}", "infiniband")
 
 
 def drop_vfs(host: TwinHost, pf: PciFunction) -> None:
@@ -221,7 +240,8 @@ def _register(
         net.add(host, netdev, address, mtu, is_up=is_up)
         function.netdev = netdev.name
     if rdma and host.loaded("mlx5_ib"):
-        verbs.add(host, function, rdma, None if infiniband else netdev)
+        name = verbs.add(host, function, rdma, None if infiniband else netdev)
+        host.uevent("add", f"{function.path}/infiniband/{name}", "infiniband")
 
 
 # --- /sys/bus/pci/drivers ---------------------------------------------------------------------

@@ -97,6 +97,7 @@ MACHINE = Machine(
     kernel=ubuntu.KERNEL,
     cmdline=ubuntu.cmdline("intel_iommu=on iommu=pt"),
     os_release=ubuntu.OS_RELEASE,
+    bootloader=ubuntu.BOOTLOADER,
     roots=(
         Root(
             "0000:00",

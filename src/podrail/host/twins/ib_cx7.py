@@ -62,6 +62,7 @@ MACHINE = Machine(
     kernel=openshift.KERNEL,
     cmdline=openshift.CMDLINE,
     os_release=openshift.OS_RELEASE,
+    bootloader=openshift.BOOTLOADER,
     roots=(
         Root(
             "0000:00",

@@ -71,6 +71,36 @@ def add(host: TwinHost, netdev: Netdev, address: str, mtu: int, *, is_up: bool) 
     host.netdevs[netdev.name] = netdev
     netdev.qdisc = is_up
     show_carrier(host, netdev)
+    _announce(host, netdev)
+
+
+def _announce(host: TwinHost, netdev: Netdev) -> None:
+    """net/core/dev.c:register_netdevice: the kobject, then the link, under the kernel's name."""
+    if not host.watched:
+        return
+    name = _born(host, netdev)
+    host.uevent("add", f"{netdev.path.rpartition('/')[0]}/{name}", "net", name)
+    host.link_event("new", name)
+
+
+def _born(host: TwinHost, netdev: Netdev) -> str:
+    """The name a netdev has until udev has been there (tests/data/lab/udev-4-vfs.txt)."""
+    if netdev.pci is None or host.machine is None or not host.machine.predictable_names:
+        return netdev.name
+    infiniband = host.text(netdev.attribute("type")) == TYPES["infiniband"]
+    return free_name(host, "ib" if infiniband else "eth")
+
+
+def tell_name(host: TwinHost, netdev: Netdev) -> None:
+    """udev's rename after the driver is bound; a twin's netdev has the name from the start."""
+    if host.watched and _born(host, netdev) != netdev.name:
+        _tell_move(host, netdev)
+
+
+def _tell_move(host: TwinHost, netdev: Netdev) -> None:
+    """net/core/dev.c:dev_change_name: device_rename, then NETDEV_CHANGENAME."""
+    host.uevent("move", netdev.path, "net", netdev.name)
+    host.link_event("new", netdev.name)
 
 
 def show_carrier(host: TwinHost, netdev: Netdev) -> None:
@@ -111,6 +141,8 @@ def set_up(host: TwinHost, netdev: Netdev, is_up: bool) -> None:
         netdev.permanent = None
     host.put(netdev.attribute("flags"), f"0x{now | UP if is_up else now & ~UP:x}\n")
     show_carrier(host, netdev)
+    if bool(now & UP) != is_up:  # net/core/dev.c:__dev_notify_flags
+        host.link_event("new", netdev.name)
 
 
 def forget(host: TwinHost, name: str) -> None:
@@ -121,6 +153,9 @@ def forget(host: TwinHost, name: str) -> None:
     above = netdev.path.rpartition("/")[0]
     if above.endswith("/net") and not host.names(above):
         host.remove(above)
+    # net/core/dev.c:unregister_netdevice_many_notify
+    host.link_event("del", name)
+    host.uevent("remove", netdev.path, "net", name)
 
 
 def rename(host: TwinHost, netdev: Netdev, new: str) -> None:
@@ -138,6 +173,7 @@ def rename(host: TwinHost, netdev: Netdev, new: str) -> None:
     if owner and owner.netdev == netdev.name:
         owner.netdev = new
     netdev.name, netdev.path = new, place
+    _tell_move(host, netdev)
 
 
 def set_mtu(host: TwinHost, netdev: Netdev, mtu: int) -> str | None:
@@ -146,7 +182,9 @@ def set_mtu(host: TwinHost, netdev: Netdev, mtu: int) -> str | None:
         return "mtu less than device minimum"
     if netdev.max_mtu and mtu > netdev.max_mtu:
         return "mtu greater than device maximum"
-    host.put(netdev.attribute("mtu"), f"{mtu}\n")
+    if host.text(netdev.attribute("mtu")) != str(mtu):  # net/core/dev.c:dev_set_mtu
+        host.put(netdev.attribute("mtu"), f"{mtu}\n")
+        host.link_event("new", netdev.name)
     return None
 
 

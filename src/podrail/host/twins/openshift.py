@@ -11,6 +11,7 @@ CMDLINE = (
     "ignition.platform.id=metal ostree=/ostree/boot.1/rhcos/0 root=UUID=0f1d7d60 rw "
     "intel_iommu=on iommu=pt systemd.unified_cgroup_hierarchy=1"
 )
+BOOTLOADER = "rpm-ostree"
 OS_RELEASE = (
     'NAME="Red Hat Enterprise Linux CoreOS"\nID="rhcos"\nID_LIKE="rhel fedora"\n'
     'VERSION="418.94.202501221927-0"\nVERSION_ID="4.18"\nVARIANT="CoreOS"\nVARIANT_ID=coreos\n'

@@ -154,6 +154,7 @@ def add(host: TwinHost, function: PciFunction, raw: bytes) -> None:
     host.put_link(f"/sys/bus/pci/devices/{s.address}", f"../../..{path[4:]}")
     _join_group(host, function)
     host.functions[s.address] = function
+    host.uevent("add", path, "pci")
 
 
 def take_away(host: TwinHost, function: PciFunction) -> None:
@@ -162,6 +163,7 @@ def take_away(host: TwinHost, function: PciFunction) -> None:
     host.remove(f"/sys/bus/pci/devices/{function.address}")
     host.remove(function.path)
     del host.functions[function.address]
+    host.uevent("remove", function.path, "pci")
 
 
 # --- IOMMU groups -----------------------------------------------------------------------------

@@ -224,5 +224,7 @@ class Machine:
     """Whether udev names netdevs, gives VFs a MAC that lasts, and loads drivers for what comes."""
     mac_altnames: bool = False
     """Whether its AlternativeNamesPolicy has `mac` too, as in Debian 13's 99-default.link."""
+    bootloader: str | None = None
+    """What keeps the kernel arguments: `rpm-ostree`, `grubby` or `update-grub`; None: nothing."""
     rdma_json: bool = True
     """Whether `rdma -j system` prints JSON; the lab's iproute2 printed text."""

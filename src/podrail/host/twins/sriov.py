@@ -86,6 +86,8 @@ def enable(host: TwinHost, pf: PciFunction, count: int) -> None:
         pci.add(host, vf, raw)
         host.put_link(f"{vf.path}/physfn", f"../{pf.address}")
         host.put_link(f"{pf.path}/virtfn{index}", f"../{address}")
+        host.uevent("change", vf.path, "pci")  # drivers/pci/iov.c:pci_iov_sysfs_link
         drivers.probe(host, vf)
     drivers.show_vf_count(host, pf)
+    host.uevent("change", pf.path, "pci")
     modules.load_for(host, pf.vfs[0])

@@ -6,6 +6,7 @@ from podrail.host.twins.parts import kubeconfig
 from podrail.host.twins.spec import Process
 
 KERNEL = "5.15.0-130-generic"
+BOOTLOADER = "update-grub"
 OS_RELEASE = (
     'PRETTY_NAME="Ubuntu 22.04.5 LTS"\nNAME="Ubuntu"\nVERSION_ID="22.04"\n'
     'VERSION="22.04.5 LTS (Jammy Jellyfish)"\nVERSION_CODENAME=jammy\nID=ubuntu\nID_LIKE=debian\n'

@@ -109,14 +109,33 @@ def _write(request: dict[str, Any]) -> None:
 
 
 def _put(sock: socket.socket, request: dict[str, Any]) -> None:
-    """A whole file, replaced at once when all of it has arrived."""
-    partial = f"{request['path']}.part"
+    """A whole file, replaced at once when all of it has arrived and is on the disk."""
+    path = os.path.realpath(request["path"])
+    with contextlib.suppress(FileExistsError):  # where it is a file, ENOTDIR says so next
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = f"{path}.part"
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, request["mode"])
     with os.fdopen(fd, "wb") as file:
         while data := receive(sock)[1]:
             file.write(data)
+        file.flush()
+        os.fsync(fd)
     os.chmod(partial, request["mode"])
-    os.replace(partial, request["path"])
+    os.replace(partial, path)
+    _sync(os.path.dirname(path))
+
+
+def _sync(directory: str) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _unlink(request: dict[str, Any]) -> None:
+    os.unlink(request["path"])
+    _sync(os.path.dirname(request["path"]))
 
 
 def _get(sock: socket.socket, request: dict[str, Any]) -> None:
@@ -144,6 +163,8 @@ def _small(sock: socket.socket, operation: str, request: dict[str, Any]) -> Any:
         return _write(request)
     if operation == "put":
         return _put(sock, request)
+    if operation == "unlink":
+        return _unlink(request)
     if operation == "entries":
         return sorted(os.listdir(request["path"]))
     if operation == "readlink":

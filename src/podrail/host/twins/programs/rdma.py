@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from podrail.host.twins.numbers import words
 from podrail.host.twins.programs.answer import compact, not_modelled, refused, said
 
 _CLASS = "/sys/class/infiniband"
+_NETNS_MODE = "/sys/module/ib_core/parameters/netns_mode"
+_MODPROBE = "/etc/modprobe.d"
+_OPTION = re.compile(r"^options\s+ib_core\s+.*\bnetns_mode=(\w)", re.MULTILINE)
+_ARGUMENT = re.compile(r"\bib_core\.netns_mode=(\w)")
 _STATES = {"1": "DOWN", "2": "INIT", "3": "ARMED", "4": "ACTIVE"}
 _PHYSICAL = {"2": "POLLING", "3": "DISABLED", "5": "LINK_UP"}
 _DEVICE_CAPS = words(
@@ -96,16 +101,21 @@ def _nfs_connections(host: TwinHost, name: str) -> int:
 
 
 def rdma(host: TwinHost, argv: Sequence[str]) -> Ran:
-    """`rdma -j [ -d ] system|dev|link|resource`."""
+    """`rdma -j [ -d ] system|dev|link|resource` and `rdma system set netns MODE`."""
     options = [word for word in argv[1:] if word.startswith("-")]
     asked = [word for word in argv[1:] if not word.startswith("-") and word != "show"]
     # net/netlink/af_netlink.c:netlink_create asks for net-pf-16-proto-20, an alias of ib_core
+    was_loaded = host.loaded("ib_core")
     if not modules.load(host, "ib_core"):
         return refused(argv, 1, "Failed to open NETLINK_RDMA socket")
+    if not was_loaded:
+        follow_options(host)
     details = "-d" in options
     match asked:
         case ["system" | "sys"]:
             return said(argv, _system(host))
+        case ["system" | "sys", "set", "netns", "shared" | "exclusive" as mode]:
+            return _set_mode(host, argv, mode)
         case ["dev"]:
             return said(argv, _lines([_device(host, n, details) for n in _devices(host)]))
         case ["link"]:
@@ -115,9 +125,33 @@ def rdma(host: TwinHost, argv: Sequence[str]) -> Ran:
     return not_modelled(argv)
 
 
+def _mode(host: TwinHost) -> str:
+    return "shared" if host.text(_NETNS_MODE, "Y") == "Y" else "exclusive"
+
+
+def _set_mode(host: TwinHost, argv: Sequence[str], mode: str) -> Ran:
+    """drivers/infiniband/core/device.c:rdma_compatdev_set: only in a machine with one namespace."""
+    if mode == _mode(host):
+        return said(argv, "")
+    if any(host.names(place) for place in ("/run/netns", "/var/run/netns")):
+        return refused(argv, 255, "error: Device or resource busy")
+    host.put(_NETNS_MODE, "Y\n" if mode == "shared" else "N\n")
+    return said(argv, "")
+
+
+def follow_options(host: TwinHost) -> None:
+    """What modprobe.d and the command line say of ib_core's netns_mode when it is loaded."""
+    if not host.loaded("ib_core"):
+        return
+    names = sorted(n for n in host.names(_MODPROBE) if n.endswith(".conf"))
+    text = "\n".join(host.text(f"{_MODPROBE}/{name}") for name in names)
+    found = _OPTION.findall(text) + _ARGUMENT.findall(host.text("/proc/cmdline"))
+    if found:
+        host.put(_NETNS_MODE, "Y\n" if found[-1] in "1yY" else "N\n")
+
+
 def _system(host: TwinHost) -> str:
-    mode = "shared" if host.text("/sys/module/ib_core/parameters/netns_mode", "Y") == "Y" else None
-    mode = mode or "exclusive"
+    mode = _mode(host)
     if host.machine and not host.machine.rdma_json:
         return f"netns {mode} privileged-qkey off monitor on copy-on-fork on\n"
     return compact([{"netns": mode, "copy-on-fork": "on"}]) + "\n"

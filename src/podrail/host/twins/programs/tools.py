@@ -1,4 +1,4 @@
-"""`ethtool -i`, `devlink dev eswitch show`, `ovs-vsctl` and `getent ahosts` of a twin."""
+"""`ethtool -i|-k|-K`, `ovs-vsctl` and `getent ahosts` of a twin."""
 
 from __future__ import annotations
 
@@ -7,15 +7,45 @@ from collections.abc import Sequence
 from podrail.host.seam import Ran
 from podrail.host.twin import TwinHost
 from podrail.host.twins import openshift
-from podrail.host.twins.programs.answer import compact, not_modelled, refused, said
+from podrail.host.twins.kept import keep, kept
+from podrail.host.twins.programs.answer import not_modelled, refused, said
 
 _NO_EEPROM = ("igbvf", "virtio_net")
+_TC = ("mlx5_core", "igb", "i40e")
+"""Drivers with NETIF_F_HW_TC among the features of a PF that can be switched."""
 
 
 def ethtool(host: TwinHost, argv: Sequence[str]) -> Ran:
-    """`ethtool -i NAME` (tests/data/lab/ethtool-i-PF.txt)."""
-    if len(argv) != 3 or argv[1] != "-i":
-        return not_modelled(argv)
+    """`ethtool -i NAME` (tests/data/lab/ethtool-i-PF.txt), and the one feature podrail sets."""
+    match list(argv[1:]):
+        case ["-k", name]:
+            return _features(host, argv, name, None)
+        case ["-K", name, "hw-tc-offload", "on" | "off" as way]:
+            return _features(host, argv, name, way)
+        case ["-i", _]:
+            return _info(host, argv)
+    return not_modelled(argv)
+
+
+def _features(host: TwinHost, argv: Sequence[str], name: str, way: str | None) -> Ran:
+    """Of all features only hw-tc-offload is modelled; it is off until somebody sets it."""
+    netdev = host.netdevs.get(name)
+    if netdev is None:
+        doing = "get device feature names" if way is None else "get device features"
+        return refused(argv, 1, f"Cannot {doing}: No such device")
+    function = host.functions.get(netdev.pci or "")
+    fixed = function is None or function.physfn is not None or host.driver(function) not in _TC
+    state = kept(host, "features", name) or {"hw-tc-offload": "off"}
+    if way is None:
+        mark = " [fixed]" if fixed else ""
+        return said(argv, f"Features for {name}:\nhw-tc-offload: {state['hw-tc-offload']}{mark}\n")
+    if fixed and way == "on":
+        return refused(argv, 1, "Could not change any device features")
+    keep(host, "features", name, {"hw-tc-offload": way})
+    return said(argv, "")
+
+
+def _info(host: TwinHost, argv: Sequence[str]) -> Ran:
     netdev = host.netdevs.get(argv[2])
     if netdev is None:
         return refused(argv, 71, "Cannot get driver information: No such device")
@@ -49,24 +79,6 @@ def _driver_info(host: TwinHost, driver: str, firmware: str, bus: str) -> str:
         f"supports-register-dump: {'no' if driver.startswith('mlx5') else 'yes'}\n"
         f"supports-priv-flags: {yes_no}\n"
     )
-
-
-def devlink(host: TwinHost, argv: Sequence[str]) -> Ran:
-    """`devlink -j dev eswitch show pci/ADDRESS`; only mlx5 has devlink handles here."""
-    words = [word for word in argv[1:] if word != "-j"]
-    if words[:3] != ["dev", "eswitch", "show"] or len(words) != 4 or "-j" not in argv:
-        return not_modelled(argv)
-    handle = words[3]
-    function = host.functions.get(handle.removeprefix("pci/"))
-    empty = compact({"dev": {}}) + "\n"
-    if function is None or host.driver(function) != "mlx5_core":
-        return refused(argv, 1, "kernel answers: No such device", empty)
-    port = function.spec.port
-    if port is None or port.infiniband:
-        # eswitch_offloads.c:mlx5_devlink_eswitch_get: no eswitch on InfiniBand or on a VF
-        return refused(argv, 1, "kernel answers: Operation not supported", empty)
-    mode = {"mode": "legacy", "inline-mode": "none", "encap-mode": "basic"}
-    return said(argv, compact({"dev": {handle: mode}}) + "\n")
 
 
 def ovs_vsctl(host: TwinHost, argv: Sequence[str]) -> Ran:
