@@ -27,7 +27,7 @@ ERRATA: dict[str, str] = {
     "E05": "machine: whether linkType differs from the port is known on the node",
     "E06": "policy.link-type-eth",
     "E07": "plugin.vf-id plugin.pf-id policy.vf-device-id",
-    "E08": "policy.vf-device-id policy.unknown-device",
+    "E08": "policy.vf-device-id policy.unknown-device profile.nic-id",
     "E09": "plugin.shared-vf-id",
     "E10": "plugin.two-plugins",
     "E11": (
@@ -97,7 +97,7 @@ ERRATA: dict[str, str] = {
     "E65": "prose: KFD named as a consumer",
     "E66": "machine.iommu-not-passthrough",
     "E67": "command.setpci-unmasked",
-    "E68": "prose: TCP tuning said to help RDMA",
+    "E68": "profile.adaptive profile.ring-size",
     "E69": "command.mlxconfig",
     "E70": "command.mlxconfig",
     "E71": "machine: which way data took is read from the counters of nvidia-fs",

@@ -99,6 +99,17 @@ spec:
   nodeSelector: {matchLabels: {a: b}}
 """
 
+HOST_PROFILE = """\
+apiVersion: podrail.io/v1alpha1
+kind: HostProfile
+metadata: {name: roce}
+spec:
+  nodeSelector: {a: b}
+  nicSelector: {pfNames: [ens8f0]}
+  roce: {trust: dscp, priority: 3, dscp: 26}
+  rings: {rx: 8192}
+"""
+
 NAD = """\
 apiVersion: k8s.cni.cncf.io/v1
 kind: NetworkAttachmentDefinition
@@ -383,7 +394,7 @@ subjects: [{kind: ServiceAccount, name: rdma, namespace: train}]
 """
 
 ALL = (
-    POLICY, NODE_STATE, NETWORK, IB_NETWORK, OPERATOR_CONFIG, POOL_CONFIG, NAD,
+    POLICY, NODE_STATE, NETWORK, IB_NETWORK, OPERATOR_CONFIG, POOL_CONFIG, NAD, HOST_PROFILE,
     NIC_CLUSTER_POLICY, NIC_NODE_POLICY, MACVLAN, HOST_DEVICE, IPOIB, IP_POOL, CIDR_POOL,
     CLUSTER_POLICY, MACHINE_CONFIG, MACHINE_CONFIG_POOL, POD, workload("Deployment"),
     workload("StatefulSet"), workload("DaemonSet"), workload("ReplicaSet"), JOB, CRON_JOB,

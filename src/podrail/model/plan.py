@@ -135,6 +135,8 @@ class NodePlan:
     """Shared between nodes that look alike: read it through `not_selected`."""
     system: tuple[Change, ...] = ()
     """What changes on the machine itself: kernel arguments, RDMA namespace mode."""
+    settings: tuple[Change, ...] = ()
+    """What host profiles change, on the machine and on its PFs; none of it needs a reboot."""
 
     @property
     def not_selected(self) -> Iterator[NotSelected]:
@@ -143,7 +145,9 @@ class NodePlan:
 
     @property
     def changed(self) -> bool:
-        return bool(self.system) or any(pf.action is not Action.NONE for pf in self.pfs)
+        if self.system or self.settings:
+            return True
+        return any(pf.action is not Action.NONE for pf in self.pfs)
 
     @property
     def reboot(self) -> bool:
@@ -155,6 +159,7 @@ class NodePlan:
             "pfs": [pf.to_json() for pf in self.pfs],
             "not_selected": [n.to_json() for n in self.not_selected],
             "system": [c.to_json() for c in self.system],
+            "settings": [c.to_json() for c in self.settings],
         }
 
 

@@ -28,9 +28,11 @@ class Machine:
     iommu: bool | None = None
     cmdline_has_iommu: bool = False
     cpu_vendor: str | None = None
+    firmware: bool = False
+    """Whether the operator lets a card's firmware be changed, which takes a reboot."""
 
     @classmethod
-    def of(cls, inventory: Inventory) -> Machine:
+    def of(cls, inventory: Inventory, *, firmware: bool = False) -> Machine:
         node = inventory.node
         cmdline = node.cmdline or ""
         return cls(
@@ -38,6 +40,7 @@ class Machine:
             iommu=None if node.iommu is None else node.iommu.groups > 0,
             cmdline_has_iommu="intel_iommu=on" in cmdline or "amd_iommu=on" in cmdline,
             cpu_vendor=node.cpu_vendor,
+            firmware=firmware,
         )
 
     @property
@@ -51,7 +54,10 @@ def decide(pf: Pf, wish: Wish, machine: Machine, *, management_allowed: bool = F
     refusal = _impossible(pf, wish, machine)
     if refusal:
         return _refuse(pf, wish, *refusal)
-    changes = (*_pf_changes(pf, wish), *_vf_changes(pf, wish))
+    changes = tuple(_firmware_changes(pf, wish)) or (
+        *_pf_changes(pf, wish),
+        *_vf_changes(pf, wish),
+    )
     if not changes:
         return PfPlan(pf.pci, pf.name, Action.NONE, vf_groups=wish.groups)
     if pf.management and not management_allowed:
@@ -116,23 +122,35 @@ def _impossible(pf: Pf, wish: Wish, machine: Machine) -> tuple[str, str] | None:
 
 def _no_room(pf: Pf, wish: Wish, machine: Machine) -> tuple[str, str] | None:
     wanted, total = int(wish.num_vfs.value or 0), pf.totalvfs
-    if total is None or wanted <= total:
+    if total is None or wanted <= total or (machine.firmware and _settable(pf, machine)):
         return None
     if total == 0:
         return (
             "SR-IOV is off: sriov_totalvfs is 0",
-            f"switch SR-IOV on in the BIOS{_firmware(pf, wanted)}",
+            f"switch SR-IOV on in the BIOS{_firmware(pf, wanted, machine)}",
         )
     return (
         f"numVfs {wanted} of {wish.num_vfs.set_by} is over sriov_totalvfs {total}",
-        f"ask for at most {total}{_firmware(pf, wanted)}",
+        f"ask for at most {total}{_firmware(pf, wanted, machine)}",
     )
 
 
-def _firmware(pf: Pf, wanted: int) -> str:
+def _firmware(pf: Pf, wanted: int, machine: Machine) -> str:
     if pf.vendor != MELLANOX:
         return ""
-    return f", or: mstconfig -d {pf.pci} set SRIOV_EN=1 NUM_OF_VFS={wanted}, then reboot"
+    if not _settable(pf, machine):
+        return (
+            f", or raise NUM_OF_VFS in the card's firmware, which kernel lockdown "
+            f"({machine.lockdown}) keeps mstconfig from: set it before Secure Boot is switched on"
+        )
+    return (
+        f", or: mstconfig -d {pf.pci} set SRIOV_EN=1 NUM_OF_VFS={wanted}, then reboot "
+        "(--firmware has podrail set it)"
+    )
+
+
+def _settable(pf: Pf, machine: Machine) -> bool:
+    return pf.vendor == MELLANOX and machine.lockdown in (None, "none")
 
 
 def _no_external(pf: Pf, wish: Wish, machine: Machine) -> tuple[str, str] | None:
@@ -201,6 +219,24 @@ def wants_vfio(wish: Wish) -> bool:
 # --- what changes -----------------------------------------------------------------------------
 
 
+def _firmware_changes(pf: Pf, wish: Wish) -> Iterator[Change]:
+    """What the next boot must bring before anything else can be done on this PF."""
+    for key, (old, new, by) in firmware_needs(pf, wish).items():
+        yield Change(f"firmware {key}", old, new, by)
+
+
+def firmware_needs(pf: Pf, wish: Wish) -> dict[str, tuple[str | int | None, str | int, str]]:
+    """`mstconfig` setting → what stands for it now, what it must be, and who wants it."""
+    count, total = wish.num_vfs, pf.totalvfs
+    if wish.external or pf.vendor != MELLANOX or total is None or int(count.value or 0) <= total:
+        return {}
+    needs: dict[str, tuple[str | int | None, str | int, str]] = {}
+    if total == 0:
+        needs["SRIOV_EN"] = (None, 1, count.set_by)
+    needs["NUM_OF_VFS"] = (total, int(count.value or 0), count.set_by)
+    return needs
+
+
 def _pf_changes(pf: Pf, wish: Wish) -> Iterator[Change]:
     count, mtu = wish.num_vfs, wish.mtu
     if not wish.external and count.value != pf.numvfs:
@@ -213,7 +249,7 @@ def _pf_changes(pf: Pf, wish: Wish) -> Iterator[Change]:
     mode = wish.eswitch
     if (mode.value or "legacy") != (pf.eswitch or "legacy"):
         yield Change("eSwitchMode", pf.eswitch, mode.value or "legacy", mode.set_by, mode.overrode)
-    if pf.admin_up is False:
+    if pf.admin_up is False and not wish.external:
         yield Change("link", "down", "up", count.set_by)
 
 
@@ -297,7 +333,7 @@ def _action(pf: Pf, changes: tuple[Change, ...]) -> Action:
 
 
 def _disturbs(pf: Pf, wish: Wish, action: Action, changes: tuple[Change, ...]) -> Disturbs:
-    reboot = any(change.field == "linkType" for change in changes)
+    reboot = any(change.field.startswith(("linkType", "firmware ")) for change in changes)
     seconds = ADJUST_SECONDS
     if action in (Action.CREATE, *_DESTROYING):
         seconds = creation_seconds(int(wish.num_vfs.value or 0))

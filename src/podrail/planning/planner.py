@@ -47,23 +47,28 @@ class Planner:
         pools: Iterable[Pool] = (),
         *,
         allow_management: Collection[str] = (),
+        allow_firmware: bool = False,
         habits: Habits = Habits(),  # noqa: B008 - frozen
     ) -> None:
         self._policies = in_order(tuple(chosen))
         self._pools = tuple(pools)
         self._habits = habits
         self._allowed = frozenset(allow_management)
+        self._firmware = allow_firmware
         self._label_keys = sorted({k for p in self._policies for k, _ in p.node_selector})
         self._by_labels: dict[tuple[str | None, ...], _NodeChoice] = {}
         self._by_pf: dict[tuple[object, ...], _PfChoice] = {}
         self._decided: dict[tuple[object, ...], PfPlan] = {}
 
     @classmethod
-    def of(cls, bundle: Bundle, *, allow_management: Collection[str] = ()) -> Planner:
+    def of(
+        cls, bundle: Bundle, *, allow_management: Collection[str] = (), allow_firmware: bool = False
+    ) -> Planner:
         return cls(
             policies(bundle),
             pools(bundle),
             allow_management=allow_management,
+            allow_firmware=allow_firmware,
             habits=habits(bundle),
         )
 
@@ -82,7 +87,7 @@ class Planner:
     def node(self, inventory: Inventory) -> NodePlan:
         """The plan of one machine."""
         node = self._for_labels(inventory.node.labels)
-        machine = Machine.of(inventory)
+        machine = Machine.of(inventory, firmware=self._firmware)
         pfs: list[PfPlan] = []
         passed: list[tuple[NotSelected, ...]] = [node.rejected] if node.rejected else []
         if self._pools:

@@ -29,13 +29,15 @@ def _node(node: NodePlan) -> Iterator[str]:
     yield f"  node {node.node}"
     for change in node.system:
         yield f"~   {_change(change)}, with a reboot"
+    for change in node.settings:
+        yield f"~   {_change(change)}"
     for pf in node.pfs:
         yield from _pf(pf)
     passed = list(node.not_selected)
     for one in passed:
         what = "this node" if one.pf == "*" else one.pf
         yield f"      {what} not selected by {one.policy}: {one.reason}"
-    if not node.pfs and not passed:
+    if not node.pfs and not passed and not node.settings:
         yield "      no policy given"
 
 
@@ -88,6 +90,8 @@ def summary(plan: Plan) -> str:
     counts = [
         f"{n} to {a.value}" for a in Action if a is not Action.NONE if (n := actions.count(a))
     ]
+    settings = sum(len(node.settings) for node in plan.nodes)
+    counts += [f"{_count(settings, 'setting')} to change"] if settings else []
     if not counts and not any(node.system for node in plan.nodes):
         return f"nothing to change on {_count(len(plan.nodes), 'node')}"
     reboots = sum(node.reboot for node in plan.nodes)

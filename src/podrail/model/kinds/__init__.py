@@ -1,4 +1,4 @@
-"""The field's own kinds, in upstream's exact wire form, found by API group and kind."""
+"""The field's own kinds, in upstream's exact wire form, and podrail's; by API group and kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from podrail.model.wire import Object
 
 
 def _groups() -> Iterator[tuple[str, tuple[type[Object], ...]]]:
-    from podrail.model.kinds import gpu, machine, mellanox, nad, nvipam, pod, sriov, storage_kinds
+    from podrail.model.kinds import (
+        gpu,
+        machine,
+        mellanox,
+        nad,
+        nvipam,
+        pod,
+        podrail,
+        sriov,
+        storage_kinds,
+    )
 
     yield "", (*pod.CORE, *storage_kinds.CORE)
     yield "apps", pod.APPS
@@ -23,6 +33,7 @@ def _groups() -> Iterator[tuple[str, tuple[type[Object], ...]]]:
     yield "storage.k8s.io", (storage_kinds.StorageClass,)
     yield "security.openshift.io", (storage_kinds.SecurityContextConstraints,)
     yield "rbac.authorization.k8s.io", (storage_kinds.RoleBinding,)
+    yield "podrail.io", podrail.KINDS
 
 
 @cache

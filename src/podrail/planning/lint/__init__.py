@@ -28,6 +28,7 @@ def rules() -> tuple[Rule, ...]:
         pods,
         podsecurity,
         policies,
+        profile,
         routing,
         selectors,
         sharing,
