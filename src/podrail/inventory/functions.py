@@ -71,6 +71,8 @@ def _pf(reader: Reader, device: PciDevice, around: Around) -> Pf:
         numvfs=reader.integer(f"{at}/sriov_numvfs") if "sriov_numvfs" in has else 0,
         autoprobe=_autoprobe(reader, at) if "sriov_drivers_autoprobe" in has else None,
         vf_device=hex_id(reader, f"{at}/sriov_vf_device", 4) or None if total else None,
+        vf_offset=reader.integer(f"{at}/sriov_offset", quiet=True) if total else None,
+        vf_stride=reader.integer(f"{at}/sriov_stride", quiet=True) if total else None,
         eswitch=_eswitch(reader, device.address) if total else None,
         ipoib=ipoib_of(link.address),
         numa=device.numa,

@@ -132,6 +132,9 @@ class Pf:
     numvfs: int | None = None
     autoprobe: bool | None = None
     vf_device: str | None = None
+    vf_offset: int | None = None
+    vf_stride: int | None = None
+    """Where VFs appear: routing id of the PF + offset + stride × index."""
     eswitch: str | None = None
     ipoib: Ipoib | None = None
     numa: int | None = None

@@ -1,0 +1,1 @@
+"""Plan → machine: steps with their undo, a journal, and the way back."""
