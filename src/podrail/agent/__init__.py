@@ -1,0 +1,1 @@
+"""The node service: notices when a machine is no longer as wanted, says so, and mends it."""
