@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import resource
 import subprocess
 import sys
@@ -91,8 +92,28 @@ def discovering() -> Iterator[Figure]:
     yield Figure("discover of a record, 16 PFs and 1,024 VFs", took, 1.0, "s")
 
 
+def realising() -> Iterator[Figure]:
+    """VFs made on a big twin, and an agent that has nothing to do."""
+    from benchmarks.realise import apply_on_twin, idle_agent
+
+    print("\nVFs on 16 PFs   apply s   again s   reset s   µs per VF")
+    told = [apply_on_twin(vfs) for vfs in (8, 32, 128)]
+    for one in told:
+        each = one.apply / one.vfs * 1e6
+        print(f"{one.vfs:<15} {one.apply:<9.2f} {one.again:<9.2f} {one.reset:<9.2f} {each:.0f}")
+    yield Figure("apply on a twin, 16 PFs × 128 VFs", told[-1].apply, 4.0, "s")
+    growth = (told[-1].apply / told[-1].vfs) / (told[1].apply / told[1].vfs)
+    yield Figure("cost of a VF at 2,048 VFs, against 512", growth, 2.0, "×")
+    if os.geteuid() == 0:
+        idle = idle_agent()
+        yield Figure("agent with nothing to do, of one core", idle.cpu * 100, 0.5, "%")
+        yield Figure("agent with nothing to do, resident", idle.megabytes / 1.048576, 80.0, "MiB")
+    else:
+        print("agent not measured: it needs root")
+
+
 def main() -> int:
-    figures = [*starting(), *discovering(), *planning()]
+    figures = [*starting(), *discovering(), *planning(), *realising()]
     print(f"\n{'figure':<58} {'measured':>10} {'limit':>8}")
     for figure in figures:
         verdict = "ok" if figure.good else "OVER"

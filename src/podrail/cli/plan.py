@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import click
 
@@ -24,14 +25,18 @@ from podrail.cli.shared import (
     say,
     styled,
 )
+from podrail.host.seam import Host
 from podrail.inventory import discover
 from podrail.model.finding import Finding
 from podrail.model.inventory import Inventory
-from podrail.model.plan import Plan
+from podrail.model.plan import Change, Plan
+from podrail.model.profile import Profile, profiles
 from podrail.model.progress import Progress
 from podrail.planning.lint import lint
 from podrail.planning.planner import Planner
 from podrail.planning.show import show
+
+Settings = tuple[Change, ...]
 
 _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "red"}
 
@@ -43,11 +48,15 @@ _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "red"}
     "--allow-management", multiple=True, metavar="PF",
     help="Let this PF (name or address) change although the machine is reached through it.",
 )  # fmt: skip
+@click.option(
+    "--firmware", is_flag=True,
+    help="Set a card's firmware (mstconfig) where a policy needs it; takes a reboot, reported.",
+)  # fmt: skip
 @prefix_option
 @output_option("json", "yaml")
 def command(
     paths: list[str], hosts: list[str], faults: list[str], labels: list[str],
-    allow_management: list[str], resource_prefix: str | None, output: str,
+    allow_management: list[str], firmware: bool, resource_prefix: str | None, output: str,
 ) -> None:  # fmt: skip
     """What manifests would change on a machine, why, and what that disturbs. Touches nothing.
 
@@ -62,8 +71,9 @@ def command(
     """
     bundle = read_bundle(paths, resource_prefix)
     found = lint(bundle)
-    inventories = list(_look(hosts, faults, labels))
-    plan = Planner.of(bundle, allow_management=allow_management).plan(inventories)
+    looked = list(_look(hosts, faults, labels, profiles(bundle)))
+    planner = Planner.of(bundle, allow_management=allow_management, allow_firmware=firmware)
+    plan = _with_settings(planner.plan([machine for machine, _ in looked]), looked)
     if output == "text":
         echo_plan(plan, found)
     else:
@@ -72,13 +82,29 @@ def command(
     sys.exit(3 if lint_exit(found) == 3 else 1 if plan.refused else 0)
 
 
-def _look(hosts: list[str], faults: list[str], labels: list[str]) -> Iterator[Inventory]:
-    """Every machine, with progress once there is something to wait for."""
+def _with_settings(plan: Plan, looked: Sequence[tuple[Inventory, Settings]]) -> Plan:
+    settings = {machine.node.name: told for machine, told in looked if told}
+    nodes = (replace(node, settings=settings.get(node.node, ())) for node in plan.nodes)
+    return replace(plan, nodes=tuple(nodes)) if settings else plan
+
+
+def _look(
+    hosts: list[str], faults: list[str], labels: list[str], tuned: Sequence[Profile]
+) -> Iterator[tuple[Inventory, Settings]]:
+    """Every machine and what profiles change on it, with progress where that takes long."""
     ticker = Ticker(after=2.0)
     for at, host in enumerate(hosts):
         ticker(Progress("look", f"looking at {host}", at / len(hosts)))
-        yield discover(*opened(host, faults, labels))
+        opened_host, known = opened(host, faults, labels)
+        machine = discover(opened_host, known)
+        yield machine, _tuned(opened_host, machine, tuned) if tuned else ()
     ticker.done()
+
+
+def _tuned(host: Host, machine: Inventory, tuned: Sequence[Profile]) -> Settings:
+    from podrail.realise.profile import preview, profile_steps
+
+    return preview(host, profile_steps(tuned, machine))
 
 
 def echo_plan(plan: Plan, found: tuple[Finding, ...]) -> None:

@@ -142,8 +142,10 @@ def _walk(folder: Path) -> Iterator[Path]:
         raise UsageError(f"cannot read {failure.filename}: {failure.strerror}")
 
     for at, folders, files in os.walk(folder, onerror=refuse):
-        folders.sort()
-        yield from (Path(at) / f for f in sorted(files) if Path(f).suffix in _SUFFIXES)
+        # a mounted ConfigMap keeps its files a second time below `..data`
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        names = sorted(name for name in files if not name.startswith("."))
+        yield from (Path(at) / name for name in names if Path(name).suffix in _SUFFIXES)
 
 
 def _read(file: Path) -> Iterator[tuple[str, str]]:

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
-from typing import TypeVar
 
 import click
 
-from podrail.cli.plan import echo_diff
-from podrail.cli.shared import counts, echo_findings, opened, read_bundle
-from podrail.inventory import discover
-from podrail.inventory.render import render
-from podrail.model.errors import Refused, UsageError
-from podrail.model.inventory import Inventory
-from podrail.planning.lint import lint
-from podrail.planning.planner import Planner
-from podrail.planning.show import show, summary
-
-T = TypeVar("T")
+from podrail.cli.story import Story
+from podrail.model.errors import Refused
 
 _TWIN = "roce-cx6"
 _LAB = "up"
@@ -36,7 +22,8 @@ def command(twin: bool, once: bool) -> None:
     """The whole story on this machine; never a real NIC.
 
     Boots two virtual nodes with real SR-IOV kernels (or opens a model GPU server where that cannot
-    be), discovers them, lints the RoCE example and plans it. Stays up until Ctrl-C.
+    be), discovers them, lints the RoCE example, plans and applies it, shows the VFs the kernel
+    made, breaks one and shows the agent mending it. Stays up until Ctrl-C.
 
     \b
     Example:
@@ -87,66 +74,3 @@ def _until_interrupted() -> None:
             time.sleep(3600)
     except KeyboardInterrupt:
         click.echo()
-
-
-class Story:
-    """Discover, lint, plan; and what each step took."""
-
-    def __init__(self) -> None:
-        self._took: list[str] = []
-
-    def step(self, name: str, work: Callable[[], T]) -> T:
-        start = time.perf_counter()
-        result = work()
-        self._took.append(f"{name} {_span(time.perf_counter() - start)}")
-        return result
-
-    def play(self, hosts: list[str], example: str) -> bool:
-        """All of it on some machines; False when something is wrong."""
-        machines = [self.step(f"discover {host}", partial(_look, host)) for host in hosts]
-        click.echo("\n".join(line for machine in machines for line in render(machine)))
-        place = _near(_example(example))
-        bundle = self.step("read", lambda: read_bundle([str(place)]))
-        findings = self.step("lint", lambda: lint(bundle))
-        echo_findings(findings)
-        click.echo(f"\nlint of {place}: {len(bundle.resources)} objects, {counts(findings)}\n")
-        plan = self.step("plan", lambda: Planner.of(bundle).plan(machines))
-        echo_diff(show(plan))
-        click.echo(f"\n{', '.join(hosts)}: {summary(plan)}")
-        click.echo(f"took  {', '.join(self._took)}")
-        again = f"{_program()} lab up && " if hosts[0].startswith("lab:") else ""
-        host = hosts[0].replace(f"lab:{_LAB}/", "lab:")
-        click.echo(f"next  {again}{_program()} plan -f {place} --host {host} -o json")
-        return not findings and not plan.refused
-
-
-def _look(host: str) -> Inventory:
-    return discover(*opened(host, (), ()))
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.0f} ms"
-
-
-def _near(path: Path) -> Path:
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def _program() -> str:
-    """How this very program is called again."""
-    return "podrail" if shutil.which("podrail") else str(_near(Path(sys.argv[0]).absolute()))
-
-
-def _example(name: str) -> Path:
-    """An example: beside the package in a wheel, in the checkout otherwise."""
-    for place in _places(name):
-        if place.is_dir():
-            return place
-    raise UsageError(f"the example {name} is missing from this installation")
-
-
-def _places(name: str) -> Iterator[Path]:
-    package = Path(__file__).resolve().parents[1]
-    yield package / "examples" / name
-    yield package.parents[1] / "examples" / name
