@@ -94,6 +94,7 @@ def discovering() -> Iterator[Figure]:
 
 def realising() -> Iterator[Figure]:
     """VFs made on a big twin, and an agent that has nothing to do."""
+    from benchmarks import lab_overhead
     from benchmarks.realise import apply_on_twin, idle_agent
 
     print("\nVFs on 16 PFs   apply s   again s   reset s   µs per VF")
@@ -104,6 +105,9 @@ def realising() -> Iterator[Figure]:
     yield Figure("apply on a twin, 16 PFs × 128 VFs", told[-1].apply, 4.0, "s")
     growth = (told[-1].apply / told[-1].vfs) / (told[1].apply / told[1].vfs)
     yield Figure("cost of a VF at 2,048 VFs, against 512", growth, 2.0, "×")
+    overhead = lab_overhead.measure()
+    if overhead is not None:
+        yield Figure("apply in the lab, against a bare script", overhead.ratio, 1.15, "×")
     if os.geteuid() == 0:
         idle = idle_agent()
         yield Figure("agent with nothing to do, of one core", idle.cpu * 100, 0.5, "%")

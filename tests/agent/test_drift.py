@@ -40,7 +40,7 @@ def test_numvfs_written_by_somebody(rig: Rig) -> None:
 def test_a_vf_unbound(rig: Rig) -> None:
     rig.host.write("/sys/bus/pci/drivers/igbvf/unbind", VF1)
     said = rig.turn()
-    assert said[0] == "ens2: driver is vf 1 none, wanted vf 1 netdevice (policy rail-a)"
+    assert said[0] == "ens2: driver of vf 1 is none, wanted netdevice (policy rail-a)"
     assert rig.host.readlink(f"/sys/bus/pci/devices/{VF1}/driver").endswith("/igbvf")
     assert rig.read("net/ens2v1/mtu", VF1) == "9000"
 
@@ -49,7 +49,7 @@ def test_a_vf_unbound(rig: Rig) -> None:
     ("words", "says"),
     [
         pytest.param(("ens2", "mtu", "1500"), "mtu is 1500, wanted 9000", id="pf-mtu"),
-        pytest.param(("ens2v2", "mtu", "1400"), "MTU is vf 2 1400, wanted vf 2 9000", id="vf-mtu"),
+        pytest.param(("ens2v2", "mtu", "1400"), "MTU of vf 2 is 1400, wanted 9000", id="vf-mtu"),
         pytest.param(("ens2", "down"), "link is down, wanted up", id="pf-down"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_held_vf_is_reported_once_and_left_alone(rig: Rig) -> None:
     rig.hold(VF1)
     rig.host.write("/sys/bus/pci/drivers/igbvf/unbind", VF1)
     said = rig.turn()
-    assert said[0] == "ens2: driver is vf 1 none, wanted vf 1 netdevice (policy rail-a)"
+    assert said[0] == "ens2: driver of vf 1 is none, wanted netdevice (policy rail-a)"
     assert said[1].startswith("ens2: refused:")
     assert "pod p1" in said[1]
     for _ in range(6):

@@ -71,7 +71,7 @@ DRIFTS = [
     pytest.param(("ip", "ens2", "down"), ("link", "up", "down"), id="link"),
     pytest.param(("ip", "ens2", "mtu", "1500"), ("mtu", "1500", "9000"), id="mtu"),
     pytest.param(("ip", "ens2v1", "mtu", "1500"), ("vf 1", "1500", "9000"), id="vf-mtu"),
-    pytest.param(("unbind", "1"), ("vf 1 none", "netdevice"), id="driver"),
+    pytest.param(("unbind", "1"), ("of vf 1 is none", "netdevice"), id="driver"),
 ]
 
 

@@ -12,7 +12,7 @@ from podrail.realise.apply import differing
 from podrail.realise.functions import at
 from podrail.realise.journal import Job
 from podrail.realise.status import Drift, drift
-from podrail.realise.step import Failed, Gone, Step, kind_of
+from podrail.realise.step import Step, kind_of
 
 
 def glance(host: Host, job: Job, *, thorough: bool = False) -> tuple[Drift, ...]:
@@ -23,24 +23,12 @@ def glance(host: Host, job: Job, *, thorough: bool = False) -> tuple[Drift, ...]
     off = differing(host, replace(job, steps=looked_at))
     if any(step.kind == "vfs" for step in off):  # all else about VFs follows from it
         off = tuple(step for step in off if not kind_of(step).inside_vfs)
-    return tuple(drift(host, tuple(_narrow(host, step) for step in off)))
+    return tuple(drift(host, off))
 
 
 def _looked_at(step: Step, thorough: bool) -> bool:
     kind = kind_of(step)
     return kind.watched and (thorough or not kind.lasting)
-
-
-def _narrow(host: Host, step: Step) -> Step:
-    """Of many VFs only those that differ are worth a word."""
-    kind = kind_of(step)
-    if not kind.inside_vfs or not isinstance(step.to, dict):
-        return step
-    try:
-        keys = kind.differing(kind.read(host, step.target), step.to)
-    except (Gone, Failed, OSError):
-        return step
-    return replace(step, to={key: step.to[key] for key in keys}) if keys else step
 
 
 def _gone(job: Job | None) -> Drift:

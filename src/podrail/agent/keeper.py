@@ -300,8 +300,8 @@ class Keeper:
             f"{self.pace.seconds(subject):.0f} s" if often else ""
         )  # fmt: skip
         self.tell(
-            Report(event, _pf(subject), self.kept[subject].name, drift.what, drift.actual,
-                   drift.wanted, drift.set_by, seconds, reason, kind=_kind(subject))
+            Report(event, _pf(subject), self.kept[subject].name, drift.what + drift.of,
+                   drift.actual, drift.wanted, drift.set_by, seconds, reason, kind=_kind(subject))
         )  # fmt: skip
 
     def _once(self, subject: str, event: str, reason: str, fix: str) -> None:

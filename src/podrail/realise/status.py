@@ -8,8 +8,10 @@ from typing import Any
 
 from podrail.host.seam import Host
 from podrail.model.inventory import Pf
+from podrail.planning.decide import ranges
 from podrail.realise.apply import Intent, Refusal, differing
 from podrail.realise.journal import FAILED, Begun, Journal, Note
+from podrail.realise.kinds.driver import in_word
 from podrail.realise.step import MACHINE, Failed, Gone, Step, Value, kind_of, pending, restrict
 
 SCHEMA = "podrail/status/1"
@@ -27,17 +29,19 @@ class Drift:
     actual: str
     wanted: str
     set_by: str
+    of: str = ""
+    """Which VFs it is about; it is the same drift when others join them."""
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "what": self.what,
+            "what": self.what + self.of,
             "actual": self.actual,
             "wanted": self.wanted,
             "set_by": self.set_by,
         }
 
     def __str__(self) -> str:
-        return f"{self.what} is {self.actual}, wanted {self.wanted} ({self.set_by})"
+        return f"{self.what}{self.of} is {self.actual}, wanted {self.wanted} ({self.set_by})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,27 @@ def drift(host: Host, steps: tuple[Step, ...]) -> Iterator[Drift]:
     for step in steps:
         kind = kind_of(step)
         if kind.watched:
-            yield Drift(
+            yield _of_vfs(host, step) or Drift(
                 kind.title or kind.name, _actual(host, step), kind.says(step.to), step.set_by
             )
+
+
+def _of_vfs(host: Host, step: Step) -> Drift | None:
+    """Of many VFs only those that differ are worth a word."""
+    kind = kind_of(step)
+    if not kind.inside_vfs or not isinstance(step.to, dict):
+        return None
+    try:
+        now = kind.read(host, step.target)
+    except (Gone, Failed, OSError):
+        return None
+    keys = kind.differing(now, step.to)
+    found, wanted = ({key: of.get(key) for key in keys} for of in (now, step.to))
+    pairs = {(in_word(found[key]), in_word(wanted[key])) for key in keys}
+    if len(pairs) != 1:
+        return Drift(kind.title, kind.says(found), kind.says(wanted), step.set_by)
+    ((actual, to),) = pairs
+    return Drift(kind.title, actual, to, step.set_by, f" of vf {ranges(map(int, keys))}")
 
 
 def _actual(host: Host, step: Step) -> str:

@@ -106,11 +106,12 @@ def in_pairs(title: str, was: Value, to: Value) -> str:
     for key, one in to.items():
         had = was.get(key) if isinstance(was, Mapping) else was
         if had != one:
-            groups.setdefault((_word(had), _word(one)), []).append(int(key))
+            groups.setdefault((in_word(had), in_word(one)), []).append(int(key))
     return "; ".join(f"{title} of vf {ranges(at)}: {a} → {b}" for (a, b), at in groups.items())
 
 
-def _word(value: Value) -> str:
+def in_word(value: Value) -> str:
+    """One value of a VF."""
     return "none" if _driver(value) is None else str(_driver(value))
 
 
@@ -143,7 +144,7 @@ def in_words(value: Value) -> str:
         return str(value)
     groups: dict[str, list[int]] = {}
     for key, one in value.items():
-        groups.setdefault(_word(one), []).append(int(key))
+        groups.setdefault(in_word(one), []).append(int(key))
     return ", ".join(f"vf {ranges(at)} {one}" for one, at in groups.items()) or "none"
 
 
