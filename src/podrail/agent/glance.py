@@ -26,6 +26,15 @@ def glance(host: Host, job: Job, *, thorough: bool = False) -> tuple[Drift, ...]
     return tuple(drift(host, off))
 
 
+def hides(one: Drift, other: Drift) -> bool:
+    """Whether the other cannot be seen behind the one: behind a PF that is gone, or VFs that are."""
+    return _rank(one) > _rank(other)
+
+
+def _rank(drift: Drift) -> int:
+    return 2 if drift.what.startswith("PF") else int(drift.what == "numVfs")
+
+
 def _looked_at(step: Step, thorough: bool) -> bool:
     kind = kind_of(step)
     return kind.watched and (thorough or not kind.lasting)

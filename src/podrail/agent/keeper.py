@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from podrail.agent import reports
-from podrail.agent.glance import absence, from_plan, glance
+from podrail.agent.glance import absence, from_plan, glance, hides
 from podrail.agent.pace import Pace
 from podrail.agent.reports import Report, Reporter
 from podrail.agent.wanted import Source
@@ -258,7 +258,9 @@ class Keeper:
         differing = {drift.what for drift in off}
         for drift in one.drift:
             if drift.what not in differing:
-                self._tell_drift(subject, reports.MENDED, drift, now - one.since.pop(drift.what))
+                took = now - one.since.pop(drift.what)
+                if not any(hides(other, drift) for other in off):
+                    self._tell_drift(subject, reports.MENDED, drift, took)
         for drift in off:
             if drift not in one.drift:
                 self._tell_drift(subject, reports.DRIFT, drift)

@@ -44,6 +44,7 @@ from podrail.realise.apply import (
     realise,
     refuse_beside_upstream,
     resume,
+    writable,
 )
 from podrail.realise.asked import Asked, wrong
 from podrail.realise.engine import Outcome
@@ -141,6 +142,7 @@ class _Apply:
             intent = self._intent()
             if intent.refusals and not self.partial:
                 return self._end(intent, resumed, [])
+            writable(self.on.host, intent.jobs)
             self.asked.keep(self.on.state.journal)
             return self._end(intent, resumed, self._do(intent))
 
@@ -153,6 +155,9 @@ class _Apply:
         teller = Teller(_names(intent))
         try:
             return realise(self.on.host, self.on.state, intent, teller)
+        except KeyboardInterrupt:
+            click.echo("what was begun is put back as it was", err=True)
+            raise
         finally:
             teller.done()
 

@@ -105,12 +105,14 @@ def _no_module(where: Where) -> str:
     if ran.rc:
         raise Refused(f"modprobe -r {name}: {ran.stderr.strip()}")
     where.host.connection.put(_blocked(name), f"install {name} /bin/false\n".encode())
+    where.host.run(["udevadm", "control", "--reload"])  # udevd has /etc/modprobe.d in its memory
     return f"module {name}: gone"
 
 
 def _module(where: Where) -> str:
     name = where.argument(0, "the name of a module")
     where.host.run(["rm", "-f", _blocked(name)])
+    where.host.run(["udevadm", "control", "--reload"])
     ran = where.host.run(["modprobe", name])
     if ran.rc:
         raise Refused(f"modprobe {name}: {ran.stderr.strip()}")

@@ -256,7 +256,7 @@ def realise(host: Host, state: State, intent: Intent, tell: Tell = silent) -> li
     outcomes = give_back(host, state, intent.given_back, tell) if intent.given_back else []
     for stage in (intent.jobs, intent.tuning):
         jobs = [job for job in stage if differing(host, job)]
-        _writable(host, jobs)
+        writable(host, jobs)
         if jobs:
             run = journal.open_run(APPLY, boot_id(host), jobs)
             outcomes += work(host, journal, run, APPLY, jobs, tell)
@@ -273,7 +273,7 @@ def give_back(
     jobs = [job for job in known if subjects is None or job.subject in subjects]
     if not jobs:
         return []
-    _writable(host, jobs)
+    writable(host, jobs)
     run = state.journal.open_run(RESET, boot_id(host), jobs)
     return work(host, state.journal, run, RESET, jobs, tell)
 
@@ -325,7 +325,7 @@ def upstream_daemon(host: Host) -> int | None:
     return None
 
 
-def _writable(host: Host, jobs: Sequence[Job]) -> None:
+def writable(host: Host, jobs: Sequence[Job]) -> None:
     """Writing the number of VFs there is changes nothing (drivers/pci/iov.c:sriov_numvfs_store)
     and shows whether the machine lets itself be changed at all."""
     for job in jobs:

@@ -1,0 +1,1 @@
+"""What runs inside a node: copied there, run by the node's Python beside podrail's sources."""
