@@ -27,7 +27,7 @@ def glance(host: Host, job: Job, *, thorough: bool = False) -> tuple[Drift, ...]
 
 
 def hides(one: Drift, other: Drift) -> bool:
-    """Whether the other cannot be seen behind the one: behind a PF that is gone, or VFs that are."""
+    """Whether the other cannot be seen behind the one: a PF that is gone, or VFs that are."""
     return _rank(one) > _rank(other)
 
 
