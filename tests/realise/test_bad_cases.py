@@ -224,7 +224,7 @@ def test_not_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str) ->
 
 
 def test_the_management_path(roce: Cli) -> None:
-    says = ("eno1 refused", "management path", "--allow-management eno1")
+    says = ("eno1  0000:04:00.0  refuse", "management path", "--allow-management eno1")
     refused(roce, policy("p", "eno1", 2), says=says)
 
 

@@ -81,12 +81,12 @@ class Keeper:
     def full(self) -> None:
         """Look at everything anew, and make it as wanted. Raises what concerns all of it."""
         with self.state.working():
-            self._resume()
+            wanted = self.source.now or Asked()
+            refuse_beside_upstream(self.host, wanted.consent)
+            self._resume(wanted)
             self._refresh()
-            wanted = self.source.now
-            if wanted is not None:
-                refuse_beside_upstream(self.host, wanted.consent)
-                self._make(wanted)
+            if self.source.now is not None:
+                self._make(self.source.now)
             self._settle()
         self.pace.worked(EVERYTHING)
         self._trouble = ("", "")
@@ -98,8 +98,8 @@ class Keeper:
             self._trouble = (event, reason)
             self._say(MACHINE, event, reason=reason, fix=fix)
 
-    def _resume(self) -> None:
-        for outcome in resume(self.host, self.state):
+    def _resume(self, wanted: Asked) -> None:
+        for outcome in resume(self.host, self.state, allowed=wanted.management):
             reason = outcome.reason or "its work was finished"
             self._say(outcome.subject, reports.RESUMED, reason=reason, fix=outcome.fix)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from podrail.agent import reports
+from podrail.agent.companion import Companion
 from podrail.agent.keeper import Keeper
 from podrail.agent.notify import Notifier
 from podrail.agent.reports import Report, Reporter
@@ -44,6 +45,8 @@ class Agent:
     every: float = EVERY
     notifier: Notifier = field(default_factory=Notifier)
     clock: Callable[[], float] = monotonic
+    companion: Companion | None = None
+    """The attach service, where it is wanted."""
 
     def once(self) -> int:
         """One pass; 0 all as wanted, 1 a PF refused or still differing, 3 manifests that cannot be
@@ -63,15 +66,30 @@ class Agent:
         """Until a signal stops it. Nothing on the machine changes because it starts or stops."""
         with self.state.agent(), self.host.watch() as watch:
             loop = self._loop(watch)
-            with contextlib.suppress(KeyboardInterrupt):
+            with contextlib.suppress(KeyboardInterrupt), self._accompanied():
                 loop.full()
                 self.notifier.ready(loop.standing())
                 self.tell(Report(reports.READY, reason=loop.standing()))
                 while not self.signals.stop:
                     loop.turn()
+                    self._accompany()
             self.notifier.stopping()
             self.tell(Report(reports.STOPPING, reason="the VFs stay as they are"))
         return 0
+
+    @contextlib.contextmanager
+    def _accompanied(self) -> Iterator[None]:
+        self._accompany()
+        try:
+            yield
+        finally:
+            if self.companion:
+                self.companion.stop()
+
+    def _accompany(self) -> None:
+        ended = self.companion.look() if self.companion else None
+        if ended:
+            self.tell(Report(reports.FAILED, reason=f"the attach service: {ended}"))
 
     def _loop(self, watch: Watch) -> Loop:
         keeper = Keeper(self.host, self.state, self.source, watch, self.tell, self.clock)

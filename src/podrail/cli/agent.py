@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import click
 
+from podrail.agent.companion import Companion
 from podrail.agent.loop import EVERY, Agent
 from podrail.agent.reports import Reporter
 from podrail.agent.signals import Signals
@@ -33,6 +35,10 @@ from podrail.realise.journal import Journal
     metavar="SECONDS", help="How often to look at everything although nothing happened.",
 )  # fmt: skip
 @click.option(
+    "--attach", is_flag=True,
+    help="Answer the CNI plugin too: pods get their VF, settings and addresses. Not complete yet.",
+)  # fmt: skip
+@click.option(
     "--once", is_flag=True, help="One pass, then end with 0 (as wanted), 1 (refused) or 5 (failed)."
 )
 @click.option(
@@ -48,7 +54,7 @@ from podrail.realise.journal import Journal
 @output_option("json")
 def command(
     paths: list[str], host: str, faults: list[str], labels: list[str], root: str, every: float,
-    once: bool, allow_management: list[str], firmware: bool, place: str | None,
+    attach: bool, once: bool, allow_management: list[str], firmware: bool, place: str | None,
     resource_prefix: str | None, output: str,
 ) -> None:  # fmt: skip
     """Keep it so: notice within a second what is no longer as wanted, say it, and mend it.
@@ -64,6 +70,8 @@ def command(
       podrail agent -f policy.yaml --host twin:roce-cx6 --once
     """
     _check(paths, host, once)
+    if attach and (once or root != "/"):
+        raise UsageError("--attach is for an agent that stays, on the machine itself")
     with ExitStack() as stack:
         on = machine(stack, host, faults, labels, place, root)
         said = Asked(
@@ -76,9 +84,14 @@ def command(
         agent = Agent(
             on.host, on.state, _source(on.state.journal, paths, said),
             Reporter(on.state.journal, as_json=output == "json"), signals, every,
+            companion=_attaching(on.state.place) if attach else None,
         )  # fmt: skip
         ended = agent.once() if once else agent.run()
     sys.exit(ended)
+
+
+def _attaching(place: Path) -> Companion:
+    return Companion([sys.executable, "-m", "podrail.attach.service", "--state", str(place)])
 
 
 def _check(paths: Sequence[str], host: str, once: bool) -> None:

@@ -46,7 +46,7 @@ from podrail.realise.apply import (
     resume,
     writable,
 )
-from podrail.realise.asked import Asked, wrong
+from podrail.realise.asked import Asked, kept, wrong
 from podrail.realise.engine import Outcome
 
 SCHEMA = "podrail/apply/1"
@@ -138,13 +138,16 @@ class _Apply:
             return self._end(self._intent(), [], [])
         refuse_beside_upstream(self.on.host, self.consent)
         with self.on.state.working(say_waiting):
-            resumed = resume(self.on.host, self.on.state)
+            allowed = self.consent.management
+            resumed = resume(self.on.host, self.on.state, allowed=allowed)
             intent = self._intent()
-            if intent.refusals and not self.partial:
+            if self._stops(intent):
                 return self._end(intent, resumed, [])
             writable(self.on.host, intent.jobs)
-            self.asked.keep(self.on.state.journal)
             return self._end(intent, resumed, self._do(intent))
+
+    def _stops(self, intent: Intent) -> bool:
+        return _empties(intent) or (bool(intent.refusals) and not self.partial)
 
     def _intent(self) -> Intent:
         return intend(
@@ -153,52 +156,81 @@ class _Apply:
 
     def _do(self, intent: Intent) -> list[Outcome]:
         teller = Teller(_names(intent))
+        journal = self.on.state.journal
+        before = kept(journal)
+        self.asked.keep(journal)
         try:
             return realise(self.on.host, self.on.state, intent, teller)
         except KeyboardInterrupt:
+            before.keep(journal)  # an agent would otherwise do it after all
             click.echo("what was begun is put back as it was", err=True)
             raise
         finally:
             teller.done()
 
     def _end(self, intent: Intent, resumed: list[Outcome], outcomes: list[Outcome]) -> int:
-        stopped = bool(intent.refusals) and not self.partial
+        stopped = self._stops(intent)
         if self.output == "json":
             echo_json(_json(intent, resumed, outcomes))
         else:
             self._say(intent, resumed, outcomes, stopped)
-        return 5 if stopped or intent.refusals or not all(o.good for o in outcomes) else 0
+        unfinished = any(o.state in ("open", "failed") for o in resumed)
+        bad = stopped or intent.refusals or unfinished or not all(o.good for o in outcomes)
+        return 5 if bad else 1 if intent.gone else 0
 
     def _say(
         self, intent: Intent, resumed: list[Outcome], outcomes: list[Outcome], stopped: bool
     ) -> None:
         names = _names(intent)
         if resumed:
-            say("an earlier podrail was interrupted; its work was finished first:")
+            say("an earlier podrail was interrupted; first its work was gone on with:")
             echo_outcomes(resumed, names)
         echo_diff(show(Plan((intent.plan,))))
-        for refusal in intent.refusals:
+        planned = {pf.pci for pf in intent.plan.pfs if pf.refused}
+        for refusal in (r for r in intent.refusals if r.subject not in planned):
             say(f"!   {refusal.name or refusal.subject} refused: {refusal.reason}")
             say(f"!       next: {refusal.fix}")
         for later in intent.waiting:
             say(f"    {later.name or later.subject} waits: {later.reason}")
             say(f"        next: {later.fix}")
+        for pci, name in intent.gone:
+            say(f"!   {name or pci}  {pci} is gone from the PCI bus; what was found on it is kept")
         for subject in intent.given_back:
             say(f"-   {names.get(subject) or subject} is wanted by nobody: given back as found")
         echo_outcomes(outcomes, names)
         say(self._summary(intent, outcomes, stopped))
 
     def _summary(self, intent: Intent, outcomes: list[Outcome], stopped: bool) -> str:
+        if _empties(intent):
+            return (
+                "nothing was touched: these manifests select nothing here, and all that was "
+                "applied before would be given back. If that is meant: podrail reset"
+            )
         if stopped:
-            many = len(intent.jobs) > 0
-            rest = "; --partial does the others" if many else ""
-            return f"nothing was touched: {len(intent.refusals)} PF refused{rest}"
+            rest = "; --partial does the others" if intent.all_jobs else ""
+            return f"nothing was touched: {len(intent.refusals)} refused{rest}"
         if self.dry_run:
             return "dry run: nothing was touched"
         if not outcomes:
-            return "as wanted already: nothing was touched"
+            return _idle(intent)
         good = sum(o.good for o in outcomes)
-        return f"{good} of {len(outcomes)} done; `podrail reset` gives it back as it was found"
+        back = "; `podrail reset` gives it back as it was found" if good else ""
+        return f"{good} of {len(outcomes)} done{back}"
+
+
+def _empties(intent: Intent) -> bool:
+    """Whether a selector that matches nothing would take everything away."""
+    return bool(intent.given_back) and not (intent.all_jobs or intent.refusals or intent.waiting)
+
+
+def _idle(intent: Intent) -> str:
+    if intent.waiting:
+        return f"nothing was touched: {len(intent.waiting)} PF wait for a reboot"
+    if intent.gone and not intent.all_jobs:
+        return "nothing was touched: what is wanted is not on the PCI bus"
+    if not intent.all_jobs:
+        return "nothing was touched: no policy or profile selects anything on this machine"
+    return "as wanted already: nothing was touched"
 
 
 def _names(intent: Intent) -> dict[str, str]:
@@ -214,6 +246,12 @@ def _json(intent: Intent, resumed: list[Outcome], outcomes: list[Outcome]) -> di
             {"pci": r.subject, "name": r.name, "reason": r.reason, "fix": r.fix}
             for r in intent.refusals
         ],
+        "waiting": [
+            {"pci": r.subject, "name": r.name, "reason": r.reason, "fix": r.fix}
+            for r in intent.waiting
+        ],
+        "given_back": list(intent.given_back),
+        "gone": [{"pci": pci, "name": name} for pci, name in intent.gone],
         "resumed": [outcome_json(o, names) for o in resumed],
         "outcomes": [outcome_json(o, names) for o in outcomes],
     }

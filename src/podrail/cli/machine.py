@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -66,7 +67,8 @@ def machine(
         raise Refused(f"{spec} is a record: it can be planned for, not changed")
     if isinstance(host, LinuxHost) and changes and os.geteuid() != 0:
         raise Refused("this changes NICs and needs root: sudo podrail …")
-    if place is None and not isinstance(host, LinuxHost):
+    unmade = not changes and not (Path(place or DEFAULT) / "journal.db").exists()
+    if unmade or (place is None and not isinstance(host, LinuxHost)):
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="podrail-"))
     return Machine(host, known, stack.enter_context(State(place or DEFAULT)))
 

@@ -18,7 +18,14 @@ from podrail.cli.machine import (
 )
 from podrail.cli.shared import echo_json, host_options, output_option, say
 from podrail.inventory import discover
-from podrail.realise.apply import give_back, reset_jobs, resume, spared
+from podrail.realise.apply import (
+    Consent,
+    give_back,
+    refuse_beside_upstream,
+    reset_jobs,
+    resume,
+    spared,
+)
 from podrail.realise.asked import kept
 
 SCHEMA = "podrail/reset/1"
@@ -57,8 +64,9 @@ def command(
     with ExitStack() as stack:
         on = machine(stack, host, faults, labels, place, root)
         with on.state.working(say_waiting):
-            resumed = resume(on.host, on.state)
+            refuse_beside_upstream(on.host, Consent(force=force))
             allowed = {*allow_management, *kept(on.state.journal).management}
+            resumed = resume(on.host, on.state, allowed=allowed)
             on.state.journal.want(())
             inventory = discover(on.host, on.labels)
             names = {pf.pci: pf.name for pf in inventory.pfs}
@@ -76,7 +84,11 @@ def command(
         for one in spare:
             say(f"!   {one.name or one.subject} refused: {one.reason}")
             say(f"!       next: {one.fix}")
-        echo_outcomes([*resumed, *outcomes], names)
+        if resumed:
+            say("an earlier podrail was interrupted; first its work was gone on with:")
+            echo_outcomes(resumed, names)
+        echo_outcomes(outcomes, names)
         good = sum(o.good for o in outcomes)
-        say(f"{good} of {len(outcomes)} given back" if outcomes else "nothing to give back")
+        nothing = "nothing was given back" if spare else "nothing to give back"
+        say(f"{good} of {len(outcomes)} given back" if outcomes else nothing)
     sys.exit(0 if all(o.good for o in outcomes) and not spare else 5)

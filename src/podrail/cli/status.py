@@ -46,7 +46,7 @@ def command(
 
         sys.exit(in_node(host, "status", ["-o", output]))
     with ExitStack() as stack:
-        found = look(machine(stack, host, faults, labels, place, root))
+        found = look(machine(stack, host, faults, labels, place, root, changes=False))
     if output == "json":
         echo_json(found.to_json())
     else:

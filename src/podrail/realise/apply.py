@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from podrail.host.seam import Host, exists
 from podrail.inventory import discover
+from podrail.inventory.pci import ADDRESS
 from podrail.inventory.reader import Reader
 from podrail.model.bundle import Bundle
 from podrail.model.errors import Refused
@@ -18,17 +19,17 @@ from podrail.model.profile import profiles
 from podrail.planning.decide import wants_vfio
 from podrail.planning.merge import Wish
 from podrail.planning.planner import Planner
-from podrail.realise.crew import work
-from podrail.realise.engine import RESET, Outcome, Tell, recover, silent
+from podrail.realise.crew import resume_all, work
+from podrail.realise.engine import RESET, Outcome, Tell, silent
 from podrail.realise.functions import at
 from podrail.realise.guids import Pool, lacking, pools
-from podrail.realise.journal import Job, Journal
+from podrail.realise.journal import OPEN, Job, Journal
 from podrail.realise.kinds.files import RDMA_CONF, rdma_netns_conf
 from podrail.realise.kinds.firmware import shared_vfs
 from podrail.realise.profile import preview, profile_steps
 from podrail.realise.refusals import explain
 from podrail.realise.state import State
-from podrail.realise.step import MACHINE, Failed, Gone, Step, kind_of
+from podrail.realise.step import MACHINE, Failed, Gone, Step, kind_of, pending
 from podrail.realise.wanted import steps
 
 APPLY = "apply"
@@ -74,6 +75,8 @@ class Intent:
     """PFs that can be done after a reboot."""
     given_back: tuple[str, ...] = ()
     """What podrail has changed and nobody wants any more."""
+    gone: tuple[tuple[str, str], ...] = ()
+    """PFs podrail has changed that are not on the PCI bus now, with the names they had."""
 
     @property
     def all_jobs(self) -> tuple[Job, ...]:
@@ -99,18 +102,26 @@ def intend(
     waiting = tuple(_waiting(node, wishes))
     left_out = {r.subject for r in (*refusals, *waiting)}
     tuned = profile_steps(profiles(bundle), inventory)
-    tuning = tuple(_tuning(tuned))
+    impossible = tuple(_impossible(host, inventory, tuned))
+    refusals = (*refusals, *impossible)
+    left_out |= {r.subject for r in impossible}
+    tuning = tuple(job for job in _tuning(tuned) if job.subject not in left_out)
+    jobs = tuple(_jobs(host, node, wishes, left_out, guids, consent))
+    in_vain = tuple(_in_vain(host, jobs))
+    refusals = (*refusals, *in_vain)
+    jobs = tuple(job for job in jobs if job.subject not in {r.subject for r in in_vain})
     stays = {job.subject for job in tuning} | set(
         _subjects((*refusals, *spared(inventory, consent.management)))
     )
     return Intent(
         inventory=inventory,
         plan=replace(node, settings=preview(host, tuned)),
-        jobs=tuple(_jobs(host, node, wishes, left_out, guids, consent)),
+        jobs=jobs,
         tuning=tuning,
         refusals=refusals,
         waiting=waiting,
         given_back=_unwanted(journal, inventory, {*wishes, *stays}),
+        gone=_gone(journal, inventory),
     )
 
 
@@ -126,6 +137,39 @@ def _subjects(refusals: Sequence[Refusal]) -> Iterator[str]:
     for refusal in refusals:
         yield refusal.subject
         yield f"{_PROFILE}{refusal.subject}"
+
+
+def _gone(journal: Journal, inventory: Inventory) -> tuple[tuple[str, str], ...]:
+    there = {device.address for device in inventory.pci}
+    ours = {seen.subject for seen in journal.seen() if ADDRESS.fullmatch(seen.subject)}
+    names = journal.names()
+    return tuple((pci, names.get(pci, "")) for pci in sorted(ours - there))
+
+
+def _impossible(host: Host, inventory: Inventory, tuned: Sequence[Step]) -> Iterator[Refusal]:
+    """Settings that this machine does not have are refused before anything is touched."""
+    for step in tuned:
+        try:
+            kind_of(step).holds(host, step)
+        except Failed as no:
+            pf = inventory.pf(step.target)
+            name = f"profile {step.set_by} on {pf.name if pf else step.target}"
+            yield Refusal(f"{_PROFILE}{step.target}", name, f"{step.kind}: {no.reason}", no.fix)
+        except (Gone, OSError):
+            continue
+
+
+def _in_vain(host: Host, jobs: Sequence[Job]) -> Iterator[Refusal]:
+    """The card's firmware is as wanted and in force, and yet the kernel sees too few VFs."""
+    for job in jobs:
+        if not job.steps or any(step.kind != "firmware" for step in job.steps):
+            continue
+        if not differing(host, job) and not pending(host, job.steps):
+            yield Refusal(
+                job.subject, job.name,
+                "its firmware offers the VFs that are wanted, and sriov_totalvfs shows fewer",
+                "switch SR-IOV on in the BIOS for this slot, and boot",
+            )  # fmt: skip
 
 
 def _tuning(tuned: Sequence[Step]) -> Iterator[Job]:
@@ -301,9 +345,19 @@ def spared(inventory: Inventory, allowed: Collection[str]) -> tuple[Refusal, ...
     )  # fmt: skip
 
 
-def resume(host: Host, state: State, tell: Tell = silent) -> list[Outcome]:
-    """Finish or take back what an earlier process left unfinished."""
-    return recover(host, state.journal, boot_id(host), tell)
+def resume(
+    host: Host, state: State, tell: Tell = silent, *, allowed: Collection[str] = ()
+) -> list[Outcome]:
+    """Finish or take back what an earlier process left unfinished, but not on a PF that the
+    machine is reached through by now."""
+    unfinished = state.journal.unfinished()
+    if not unfinished:
+        return []
+    spare = {r.subject: r for r in spared(discover(host), allowed)}
+    going = [begun for begun in unfinished if begun.subject not in spare]
+    left = [spare[b.subject] for b in unfinished if b.subject in spare]
+    outcomes = resume_all(host, state.journal, boot_id(host), going, tell)
+    return [*outcomes, *(Outcome(r.subject, OPEN, reason=r.reason, fix=r.fix) for r in left)]
 
 
 def refuse_beside_upstream(host: Host, consent: Consent) -> None:

@@ -70,8 +70,10 @@ class Work:
     def forward(self, marks: tuple[Mark, ...] = ()) -> Outcome:
         """Do what is not done yet."""
         try:
+            if self.verb == RESET and not marks and not self.job.force:
+                self._refuse_all()
             for seq, step in enumerate(self.job.steps):
-                with _explained(step), self._gone_is_given_back():
+                with _explained(step), self._gone_is_given_back(step):
                     self._step(seq, step, marks[seq] if marks else None)
             self._finish(states.DONE)
         except (Failed, Gone, Refused) as no:
@@ -109,14 +111,26 @@ class Work:
         else:
             kind.do(self.host, step)
 
+    def _refuse_all(self) -> None:
+        """A reset begins with what was done last; who holds a VF must not feel even that."""
+        for step in self.job.steps:
+            with _explained(step), contextlib.suppress(Gone):
+                if not kind_of(step).holds(self.host, step):
+                    refuse_held(self.host, step)
+
     @contextlib.contextmanager
-    def _gone_is_given_back(self) -> Iterator[None]:
-        """There is nothing to give back on a NIC that was pulled out."""
+    def _gone_is_given_back(self, step: Step) -> Iterator[None]:
+        """There is nothing to give back on a NIC that was pulled out, but for what it keeps."""
         try:
             yield
-        except Gone:
+        except Gone as gone:
             if self.verb != RESET:
                 raise
+            if kind_of(step).lasting:
+                raise Failed(
+                    f"{step.kind} of {gone} cannot be given back: it is not there",
+                    "put it back, then: podrail reset",
+                ) from gone
 
     def _turn(self, no: Exception) -> Outcome:
         reason, fix = _words(no)
@@ -169,16 +183,19 @@ class Work:
 
 def recover(host: Host, journal: Journal, boot: str, tell: Tell = silent) -> list[Outcome]:
     """Finish or take back what a process that died was doing."""
-    return [_alone(host, journal, begun, boot, tell) for begun in journal.unfinished()]
+    return [
+        alone_with(journal, begun.subject, lambda b=begun: resume_one(host, journal, b, boot, tell))  # type: ignore[misc]
+        for begun in journal.unfinished()
+    ]
 
 
-def _alone(host: Host, journal: Journal, begun: Begun, boot: str, tell: Tell) -> Outcome:
-    """Not beside the worker that began it, which the kernel may still hold."""
+def alone_with(journal: Journal, subject: str, task: Callable[[], Outcome]) -> Outcome:
+    """Not beside a worker that the kernel may still hold."""
     try:
-        with alone(Path(journal.path).parent, begun.subject):
-            return _resume(host, journal, begun, boot, tell)
+        with alone(Path(journal.path).parent, subject):
+            return task()
     except Busy as no:
-        return busy(begun.subject, no)
+        return busy(subject, no)
 
 
 def busy(subject: str, no: Busy) -> Outcome:
@@ -186,12 +203,16 @@ def busy(subject: str, no: Busy) -> Outcome:
     return Outcome(subject, states.OPEN, reason=str(no), fix=fix)
 
 
-def _resume(host: Host, journal: Journal, begun: Begun, boot: str, tell: Tell) -> Outcome:
+def resume_one(
+    host: Host, journal: Journal, begun: Begun, boot: str, tell: Tell = silent,
+    stop: Callable[[], bool] = bool,
+) -> Outcome:  # fmt: skip
+    """Go on with one job, forward or back; after a boot there is nothing to go on with."""
     if begun.boot != boot:
         journal.finish(begun.run, begun.subject, states.OVERTAKEN, _OVERTAKEN)
         return Outcome(begun.subject, states.OVERTAKEN, reason=_OVERTAKEN)
     job = Job(begun.subject, tuple(mark.step for mark in begun.marks), begun.force)
-    work = Work(host, journal, begun.run, job, begun.verb, tell)
+    work = Work(host, journal, begun.run, job, begun.verb, tell, stop)
     if begun.state == states.OPEN:
         return work.forward(begun.marks)
     work.touched = [

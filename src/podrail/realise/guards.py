@@ -13,7 +13,7 @@ _SHOWN = 4
 
 def refuse_held(host: Host, step: Step) -> None:
     """A VF that a pod, a process or another namespace holds is never taken from it."""
-    if not kind_of(step).disturbs_vfs:
+    if not kind_of(step).disturbs(step):
         return
     holders = held(host, step.target)
     touched = _touched(host, step)

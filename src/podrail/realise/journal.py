@@ -32,8 +32,8 @@ CREATE TABLE IF NOT EXISTS steps (
   target TEXT NOT NULL, value TEXT NOT NULL, set_by TEXT NOT NULL, state TEXT NOT NULL,
   was TEXT, PRIMARY KEY (run, subject, seq));
 CREATE TABLE IF NOT EXISTS seen (
-  id INTEGER PRIMARY KEY, kind TEXT NOT NULL, target TEXT NOT NULL, subject TEXT NOT NULL,
-  was TEXT NOT NULL, UNIQUE (kind, target));
+  id INTEGER PRIMARY KEY, run INTEGER NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL,
+  subject TEXT NOT NULL, was TEXT NOT NULL, UNIQUE (kind, target));
 CREATE TABLE IF NOT EXISTS manifests (name TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS notes (
   id INTEGER PRIMARY KEY, at REAL NOT NULL, subject TEXT NOT NULL, text TEXT NOT NULL);
@@ -210,7 +210,7 @@ class Journal:
                 (json.dumps(was), *key),
             )
             if remember:
-                _remember(db, step[0], step[1], subject, was)
+                _remember(db, run, step[0], step[1], subject, was)
 
     def turn(self, run: int, subject: str, reason: str, fix: str) -> None:
         """The job could not go on: from here it goes back."""
@@ -235,6 +235,8 @@ class Journal:
             _set_job(db, run, subject, state, reason, fix)
             if forget:
                 db.execute("DELETE FROM seen WHERE subject=?", (subject,))
+            elif state == UNDONE:  # nothing of this run is left: it changed nothing first
+                db.execute("DELETE FROM seen WHERE subject=? AND run=?", (subject, run))
 
     def unfinished(self) -> list[Begun]:
         """What a process that died left behind, oldest first."""
@@ -354,13 +356,15 @@ def _set_job(
     )
 
 
-def _remember(db: sqlite3.Connection, kind: str, target: str, subject: str, was: Value) -> None:
+def _remember(
+    db: sqlite3.Connection, run: int, kind: str, target: str, subject: str, was: Value
+) -> None:
     """What was seen first stays; of a mapping, keys never seen before are added."""
     row = db.execute("SELECT was FROM seen WHERE kind=? AND target=?", (kind, target)).fetchone()
     if row is None:
         db.execute(
-            "INSERT INTO seen (kind, target, subject, was) VALUES (?, ?, ?, ?)",
-            (kind, target, subject, json.dumps(was)),
+            "INSERT INTO seen (run, kind, target, subject, was) VALUES (?, ?, ?, ?, ?)",
+            (run, kind, target, subject, json.dumps(was)),
         )
         return
     first = json.loads(row[0])

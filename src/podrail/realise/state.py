@@ -25,12 +25,14 @@ class State:
         self.place = Path(place)
         try:
             self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.place.chmod(0o700)
+            open_to_all = self.place.stat().st_mode & 0o022
         except OSError as no:
             raise Refused(
                 f"{place} cannot be made ({no.strerror}): run as root, or name another place with "
                 "--state"
             ) from no
+        if open_to_all:
+            raise Refused(f"others may write in {place}: a journal there could be anybody's")
         with _private():
             self.journal = Journal(str(self.place / "journal.db"), at_point=at_point)
 

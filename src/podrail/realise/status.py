@@ -16,8 +16,8 @@ from podrail.realise.step import MACHINE, Failed, Gone, Step, Value, kind_of, pe
 
 SCHEMA = "podrail/status/1"
 
-AS_WANTED, DRIFTED, REFUSED, WAITING, BROKEN, UNFINISHED, UNWANTED = (
-    "as wanted", "drifted", "refused", "waiting", "failed", "unfinished", "to give back",
+AS_WANTED, DRIFTED, REFUSED, WAITING, BROKEN, UNFINISHED, UNWANTED, GONE = (
+    "as wanted", "drifted", "refused", "waiting", "failed", "unfinished", "to give back", "gone",
 )  # fmt: skip
 
 
@@ -175,6 +175,9 @@ def _standings(host: Host, journal: Journal, intent: Intent) -> Iterator[Standin
         off = tuple(drift(host, differing(host, job)))
         state, why = _state(off, latest.get(job.subject))
         yield _standing(intent, job.subject, state, touched, off, why)
+    for subject, name in intent.gone:
+        reason = "it is not on the PCI bus; what was found on it is kept"
+        yield Standing(subject, name, GONE, reason=reason, fix="look at `dmesg` and the slot")
     for subject in intent.given_back:
         yield _standing(intent, subject, UNWANTED, touched, begun=latest.get(subject))
 

@@ -76,6 +76,10 @@ class Kind:
         """The change in words."""
         return f"{self.title or self.name}: {self.says(was)} → {self.says(to)}"
 
+    def disturbs(self, step: Step) -> bool:
+        """Whether whoever holds a VF would feel this very step."""
+        return self.disturbs_vfs
+
     def do(self, host: Host, step: Step) -> None:
         self.write(host, step.target, step.to)
 

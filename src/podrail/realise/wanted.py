@@ -44,9 +44,9 @@ def steps(
 
 
 def _firmware(pf: Pf, wish: Wish, card_vfs: int | None) -> Iterator[Step]:
-    needs = {key: new for key, (_, new, _) in firmware_needs(pf, wish).items()}
-    if card_vfs and NUM_OF_VFS in needs:
-        needs[NUM_OF_VFS] = card_vfs
+    needs: dict[str, object] = {k: new for k, (_, new, _) in firmware_needs(pf, wish).items()}
+    if NUM_OF_VFS in needs:
+        needs[NUM_OF_VFS] = {"least": card_vfs or needs[NUM_OF_VFS]}
     link = wish.link_type
     if link.value is not None and link.value != pf.link_type and not wish.external:
         needs[f"LINK_TYPE_P{int(pf.pci[-1]) + 1}"] = _LINK_TYPES[str(link.value)]

@@ -68,8 +68,25 @@ def parse(text: str) -> dict[str, Setting]:
 
 def needed(settings: Mapping[str, Setting], wanted: Mapping[str, Value]) -> dict[str, Plain]:
     """Which settings the next boot would not have as wanted."""
-    asked = {key: plain(value) for key, value in wanted.items()}
-    return {k: v for k, v in asked.items() if k not in settings or settings[k].next != v}
+    return {
+        key: plain(_number(value))
+        for key, value in wanted.items()
+        if key not in settings or not enough(settings[key].next, value)
+    }
+
+
+def enough(now: Value, to: Value) -> bool:
+    """A value, or `{"least": N}`: the ports of a card share NUM_OF_VFS, and more harms nobody."""
+    if now is None:
+        return False
+    have, wanted = plain(now), plain(_number(to))
+    if isinstance(to, Mapping) and isinstance(have, int) and isinstance(wanted, int):
+        return have >= wanted
+    return have == wanted
+
+
+def _number(value: Value) -> Value:
+    return value["least"] if isinstance(value, Mapping) else value
 
 
 def shared_vfs(wanted: Mapping[str, int]) -> dict[str, int]:
@@ -156,25 +173,29 @@ class Firmware(Kind):
     def read(self, host: Host, target: str) -> Value:
         return {key: s.next for key, s in query(host, target).items() if s.next is not None}
 
-    def same(self, now: Value, to: Value) -> bool:
-        return now is not None and plain(now) == plain(to)
+    def differing(self, now: Mapping[str, Value], to: Mapping[str, Value]) -> list[str]:
+        return [key for key, value in to.items() if not enough(now.get(key), value)]
 
     def write(self, host: Host, target: str, value: Value) -> None:
         settings = query(host, target)
         missing = needed(settings, value)
-        if not missing:
-            return
+        if missing:
+            self._set(host, target, settings, missing)
+        if left := needed(query(host, target), value):
+            raise Failed(
+                f"{target}: the firmware took {self.says(missing)} and will not boot with "
+                f"{', '.join(left)}",
+                f"the card may limit it, or a vendor tool may lock it: mstconfig -e -d {target} q",
+            )
+
+    def _set(
+        self, host: Host, target: str, settings: Mapping[str, Setting], missing: dict[str, Plain]
+    ) -> None:
         _may_set(target, settings, missing)
         pairs = [f"{key}={number}" for key, number in missing.items()]
         ran = run(host, ("mstconfig", "-y", "-d", target, "set", *pairs), _PACKAGE, _SECONDS)
         if ran.rc:
             raise _refused(host, target, f"mstconfig set {' '.join(pairs)}: {last_words(ran)}")
-        if left := needed(query(host, target), value):
-            raise Failed(
-                f"{target}: the firmware took {' '.join(pairs)} and will not boot with "
-                f"{', '.join(left)}",
-                f"the card may limit it, or a vendor tool may lock it: mstconfig -e -d {target} q",
-            )
 
     def pending(self, host: Host, step: Step) -> str | None:
         try:
@@ -190,7 +211,7 @@ class Firmware(Kind):
         )
 
     def says(self, value: Value) -> str:
-        return " ".join(f"{key}={number}" for key, number in value.items())
+        return " ".join(f"{key}={_number(number)}" for key, number in value.items())
 
 
 def _may_set(pci: str, settings: Mapping[str, Setting], missing: Mapping[str, Plain]) -> None:

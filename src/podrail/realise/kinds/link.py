@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from podrail.host.seam import Host
 from podrail.realise.functions import at, batch, names, netdev, number, pf_netdev, require
-from podrail.realise.step import Failed, Gone, Kind, Value, kind
+from podrail.realise.step import Failed, Gone, Kind, Step, Value, kind
 
 _IFF_UP = 0x1
 
@@ -26,6 +26,11 @@ class Mtu(Kind):
     def write(self, host: Host, target: str, value: Value) -> None:
         batch(host, [f"link set dev {_own(host, target)} mtu {_mtu(value)}"])
 
+    def disturbs(self, step: Step) -> bool:
+        return not isinstance(
+            step.to, dict
+        )  # many drivers reset the port; raising it was asked for
+
     def same(self, now: Value, to: Value) -> bool:
         return int(now) >= _mtu(to) if isinstance(to, dict) else bool(now == to)
 
@@ -42,6 +47,9 @@ class LinkState(Kind):
     """`up` or `down`, as the administrator sets it."""
 
     name = "link"
+
+    def disturbs(self, step: Step) -> bool:
+        return bool(step.to == "down")  # a VF's carrier goes with its PF's
 
     def read(self, host: Host, target: str) -> Value:
         flags = number(host, f"{at(target)}/net/{_own(host, target)}/flags")

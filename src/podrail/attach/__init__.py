@@ -1,0 +1,1 @@
+"""The pod side: device plugin, CNI, addresses."""
