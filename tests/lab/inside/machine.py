@@ -11,7 +11,7 @@ PCI = Path("/sys/bus/pci/devices")
 PFS = ("0000:43:00.0", "0000:81:00.0")
 _WATCHED = ("sriov_numvfs", "sriov_drivers_autoprobe", "driver_override")
 _FILES = ("/etc/udev/rules.d", "/etc/modprobe.d", "/etc/sriov-operator/pci", "/etc/NetworkManager")
-_VOLATILE = ("ifindex", "qdisc", "promiscuity", "stats64")
+_VOLATILE = ("ifindex", "qdisc", "promiscuity", "stats64", "operstate")
 """The first `up` of a netdev gives it its default qdisc for good (net/sched/sch_generic.c:
 dev_activate); a netdev that was registered anew has a new index."""
 
@@ -63,10 +63,17 @@ def run(*argv: str, stdin: str = "") -> str:
 def _links() -> dict[str, Any]:
     shown = json.loads(run("ip", "-d", "-j", "link"))
     return {
-        link["ifname"]: {k: v for k, v in link.items() if k not in _VOLATILE}
+        link["ifname"]: {k: _lasting(v) for k, v in link.items() if k not in _VOLATILE}
         for link in shown
         if link["ifname"] != "lo"
     }
+
+
+def _lasting(value: Any) -> Any:
+    """The carrier of an emulated port comes a second after the port."""
+    if isinstance(value, list) and "BROADCAST" in value:
+        return [flag for flag in value if flag not in ("NO-CARRIER", "LOWER_UP")]
+    return value
 
 
 def _journal() -> dict[str, Any]:
