@@ -1,4 +1,4 @@
-"""What an operator at night must be able to rely on: found by a reviewer, kept by these tests."""
+"""What an operator at night must be able to rely on."""
 
 from __future__ import annotations
 
