@@ -24,6 +24,7 @@ _BARE = " without a netdev"
 NETDEVICE = "netdevice"
 """Whatever driver the kernel has for the VF's own id."""
 
+_FEW = 3
 _PROBE = "/sys/bus/pci/drivers_probe"
 
 
@@ -107,6 +108,10 @@ def in_pairs(title: str, was: Value, to: Value) -> str:
         had = was.get(key) if isinstance(was, Mapping) else was
         if had != one:
             groups.setdefault((in_word(had), in_word(one)), []).append(int(key))
+    if len(groups) > _FEW:
+        (_, first), *_ = groups
+        everyone = ranges(index for at in groups.values() for index in at)
+        return f"{title} of vf {everyone}: each its own, the first {first}"
     return "; ".join(f"{title} of vf {ranges(at)}: {a} → {b}" for (a, b), at in groups.items())
 
 
