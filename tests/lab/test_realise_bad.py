@@ -226,7 +226,7 @@ def test_a_vf_that_is_taken_after_the_plan_was_made(inside: Inside) -> None:
 def tiny(inside: Inside) -> Iterator[str]:
     """A disk with hardly any room."""
     inside.must("mkdir", "-p", TINY)
-    inside.must("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", TINY)
+    inside.must("mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "tmpfs", TINY)
     yield TINY
     inside.must("umount", TINY)
 
