@@ -250,3 +250,13 @@ def test_a_driver_taken_for_good_is_said_once(rig: Rig) -> None:
     consequences.change(rig.host, f"/sys/bus/pci/devices/{ENS2}/driver", None)
     assert rig.turn()
     assert [rig.turn(400.0) for _ in range(3)] == [[]] * 3
+
+
+def test_a_netdev_that_comes_while_the_pass_still_runs_is_not_missed(rig: Rig) -> None:
+    """A NIC that is back on the bus has no name yet; udev gives it one a moment later."""
+    rig.unplug()
+    rig.turn()
+    path = f"/sys/devices/pci0000:80/{ENS2}/net/ens2"
+    rig.host.emit(Event("uevent", "add", path, "ens2", "net"))
+    rig.keeper._settle()
+    assert rig.keeper.due()

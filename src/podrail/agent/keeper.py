@@ -202,12 +202,14 @@ class Keeper:
             self._say(subject, reports.MENDED, reason=f"not in force yet: {line}")
 
     def _settle(self) -> None:
-        """What our own work told is no news; what is still not as wanted is."""
+        """What our own work told is no news; what is still not as wanted is, and whatever was told
+        of a PF that the pass did not find: its netdev may have come a moment later."""
         self.watched = look(self.host, self.pfs())
         heard: set[str] = set()
         while events := self.watch.wait(0):
             heard |= self.sift(events)
-        self._all = EVERYTHING in heard
+        missing = {subject for subject, one in self.kept.items() if not one.here}
+        self._all = bool(heard & {EVERYTHING, *missing})
         for subject, one in self.kept.items():
             self._glance(subject)
             one.holders = self._holders(subject) if one.refused else ()
