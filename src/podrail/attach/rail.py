@@ -21,7 +21,7 @@ from podrail.attach.ipam.addresses import Addresses
 from podrail.attach.ipam.facts import facts_of
 from podrail.attach.ipam.plan import forget_addresses, plan_addresses
 from podrail.attach.kernel.message import VfWords
-from podrail.attach.kernel.namespace import opened
+from podrail.attach.kernel.namespace import NotANamespace, opened
 from podrail.attach.kernel.socket import RouteSocket
 from podrail.attach.railconf import RailConf
 from podrail.attach.request import Request
@@ -187,18 +187,20 @@ def _configure(pod: RouteSocket, one: Attached, conf: RailConf, result: Result) 
 
 def _leave(one: Attached) -> None:
     """Out of the pod under a name nobody else has there or here; a pod that is gone has let go."""
-    with contextlib.suppress(FileNotFoundError), opened(one.netns) as space:
+    with contextlib.suppress(FileNotFoundError, NotANamespace), opened(one.netns) as space:
         _take_out(space, one)
 
 
 def _take_out(space: int, one: Attached) -> None:
     with RouteSocket(space) as pod, opened("/proc/self/ns/net") as home:
         try:
-            index = pod.link(name=one.ifname).index
+            link = pod.link(name=one.ifname)
         except OSError:
             return  # it never came, or somebody has taken it out already
-        pod.set_link(index, up=False)
-        pod.set_link(index, namespace=home, name=_passing(one.pci))
+        if link.parent and link.parent != one.pci:
+            return  # the path leads to another pod by now, and this is that pod's own
+        pod.set_link(link.index, up=False)
+        pod.set_link(link.index, namespace=home, name=_passing(one.pci))
 
 
 def _passing(pci: str) -> str:

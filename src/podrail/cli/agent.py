@@ -16,6 +16,7 @@ from podrail.agent.signals import Signals
 from podrail.agent.wanted import FromFiles, FromJournal, Source
 from podrail.cli.machine import machine, state_option
 from podrail.cli.shared import (
+    consent_options,
     host_options,
     manifest_option,
     output_option,
@@ -41,14 +42,7 @@ from podrail.realise.journal import Journal
 @click.option(
     "--once", is_flag=True, help="One pass, then end with 0 (as wanted), 1 (refused) or 5 (failed)."
 )
-@click.option(
-    "--allow-management", multiple=True, metavar="PF",
-    help="Let this PF (name or address) change although the machine is reached through it.",
-)  # fmt: skip
-@click.option(
-    "--firmware", is_flag=True,
-    help="Set a card's firmware (mstconfig) where a policy needs it; takes a reboot, reported.",
-)  # fmt: skip
+@consent_options
 @state_option
 @prefix_option
 @output_option("json")

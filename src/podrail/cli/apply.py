@@ -22,6 +22,7 @@ from podrail.cli.machine import (
 )
 from podrail.cli.plan import echo_diff
 from podrail.cli.shared import (
+    consent_options,
     counts,
     echo_findings,
     echo_json,
@@ -61,14 +62,7 @@ SCHEMA = "podrail/apply/1"
     "--force", is_flag=True,
     help="Touch VFs that are held, and a node that the upstream operator keeps.",
 )  # fmt: skip
-@click.option(
-    "--allow-management", multiple=True, metavar="PF",
-    help="Let this PF (name or address) change although the machine is reached through it.",
-)  # fmt: skip
-@click.option(
-    "--firmware", is_flag=True,
-    help="Set a card's firmware (mstconfig) where a policy needs it; takes a reboot, reported.",
-)  # fmt: skip
+@consent_options
 @state_option
 @prefix_option
 @output_option("json")

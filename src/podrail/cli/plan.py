@@ -11,6 +11,7 @@ import click
 from podrail.cli.progress import Ticker
 from podrail.cli.shared import (
     clean,
+    consent_options,
     counts,
     echo_findings,
     echo_json,
@@ -44,14 +45,7 @@ _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "red"}
 @click.command()
 @manifest_option()
 @host_options(many=True)
-@click.option(
-    "--allow-management", multiple=True, metavar="PF",
-    help="Let this PF (name or address) change although the machine is reached through it.",
-)  # fmt: skip
-@click.option(
-    "--firmware", is_flag=True,
-    help="Set a card's firmware (mstconfig) where a policy needs it; takes a reboot, reported.",
-)  # fmt: skip
+@consent_options
 @prefix_option
 @output_option("json", "yaml")
 def command(

@@ -68,6 +68,18 @@ def manifest_option(*, required: bool = True) -> Callable[[F], F]:
     )  # fmt: skip
 
 
+def consent_options(function: F) -> F:
+    """`--allow-management` and `--firmware`: what is done only when somebody says so."""
+    function = click.option(
+        "--firmware", is_flag=True,
+        help="Set a card's firmware (mstconfig) where a policy needs it; takes a reboot, reported.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--allow-management", multiple=True, metavar="PF",
+        help="Let this PF (name or address) change although the machine is reached through it.",
+    )(function)  # fmt: skip
+
+
 def parse_labels(pairs: Sequence[str]) -> dict[str, str]:
     """`k=v` pairs, with the offender named."""
     labels = {}

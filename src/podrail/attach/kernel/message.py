@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 NEWLINK, DELLINK, GETLINK, SETLINK = 16, 17, 18, 19
@@ -18,7 +18,7 @@ _NESTED = 0x8000
 
 IFF_UP = 0x1
 _ADDRESS, _IFNAME, _MTU, _VFINFO_LIST, _NET_NS_FD, _EXT_MASK = 1, 3, 4, 22, 28, 29
-_PROP_LIST, _ALT_IFNAME = 52, 53
+_PROP_LIST, _ALT_IFNAME, _PARENT = 52, 53, 56
 _FILTER_VF = 1
 _VF_INFO, _VF_MAC, _VF_VLAN, _VF_SPOOFCHK, _VF_STATE, _VF_RATE, _VF_TRUST = 1, 1, 2, 4, 5, 6, 9
 _VF_NODE_GUID, _VF_PORT_GUID, _VF_VLAN_LIST, _VF_VLAN_INFO = 10, 11, 12, 1
@@ -45,6 +45,8 @@ class Link:
     mtu: int
     address: str
     altnames: tuple[str, ...] = ()
+    parent: str = ""
+    """The device it belongs to, such as a PCI address; since Linux 5.14."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +226,9 @@ def link_of(body: bytes) -> Link:
         struct.unpack("=I", found.get(_MTU, b"\0" * 4))[0],
         found.get(_ADDRESS, b"").hex(":"),
         tuple(_string(value) for kind, value in names if kind == _ALT_IFNAME),
+        _string(found.get(_PARENT, b"")),
     )
 
 
 def _string(value: bytes) -> str:
     return value.rstrip(b"\0").decode("utf-8", "replace")
-
-
-def together(parts: Sequence[bytes]) -> bytes:
-    return b"".join(parts)
